@@ -1,0 +1,1 @@
+"""Posteriors over many observations from a simulator, by composing diffusion scores."""

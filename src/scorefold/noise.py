@@ -1,0 +1,64 @@
+"""Noise levels t = 1 … T: how much of θ is left (γ_t) and how much each step takes away (α_t).
+
+The diffusion kernel is p_t(θ_t | θ) = N(√γ_t θ, (1-γ_t) I) with γ_t falling from about 1 at t = 1 to about 0
+at t = T; α_1 = γ_1 and α_t = γ_t / γ_{t-1}. Three schedules:
+
+- `linear-beta`: β_t linear in t, γ_t = ∏ (1-β_s) ("Denoising diffusion probabilistic models", Ho, Jain and
+  Abbeel, 2020), with β scaled by 1000/T so that γ_T does not depend on T;
+- `cosine`: γ_t ∝ cos²(π/2 · (t/T + s)/(1 + s)), s = 0.008 ("Improved denoising diffusion probabilistic
+  models", Nichol and Dhariwal, 2021);
+- `log-snr`: log γ/(1-γ) falls linearly from +9.2 to -9.2, that is from noise of sd 0.01 to signal of sd 0.01.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.errors import ScorefoldError, closest
+from scorefold.types import Array, Float, Scalar
+
+LOG_SNR_MAX = 9.2
+
+
+class Level(NamedTuple):
+    """One noise level, or a stack of them to scan over."""
+
+    t: Scalar | Float[Array, "levels"]
+    """The index, 1 … T, as a float."""
+    gamma: Scalar | Float[Array, "levels"]
+    alpha: Scalar | Float[Array, "levels"]
+    """γ of this level over γ of the next one below it in the stack (1 below the lowest)."""
+    remaining: Scalar | Float[Array, "levels"]
+    """(T-t)/T, the tempered prior's exponent."""
+
+
+def _linear_beta(T: int) -> np.ndarray:
+    beta = np.linspace(1e-4, 2e-2, T) * 1000 / T
+    return np.cumprod(1 - np.minimum(beta, 0.999))
+
+
+def _cosine(T: int) -> np.ndarray:
+    f = np.cos(np.pi / 2 * (np.arange(T + 1) / T + 0.008) / 1.008) ** 2
+    return np.clip(f[1:] / f[0], 1e-5, 1 - 1e-5)
+
+
+def _log_snr(T: int) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.linspace(LOG_SNR_MAX, -LOG_SNR_MAX, T)))
+
+
+SCHEDULES = {"linear-beta": _linear_beta, "cosine": _cosine, "log-snr": _log_snr}
+
+
+def levels(schedule: str = "log-snr", T: int = 400, count: int | None = None) -> Level:
+    """The T levels of a schedule in rising t, or `count` of them evenly spaced in t, both ends kept."""
+    if schedule not in SCHEDULES:
+        raise ScorefoldError(f"unknown schedule {schedule!r}. {closest(schedule, list(SCHEDULES))}")
+    if T < 2 or (count is not None and not 2 <= count <= T):
+        raise ScorefoldError(f"expected T ≥ 2 levels and 2 ≤ count ≤ T; got T = {T}, count = {count}")
+    t = np.arange(1, T + 1)
+    if count is not None:
+        t = np.unique(np.round(np.linspace(1, T, count)).astype(int))
+    gamma = SCHEDULES[schedule](T)[t - 1]
+    alpha = gamma / np.concatenate([[1.0], gamma[:-1]])
+    return Level(*(jnp.asarray(v, jnp.float32) for v in (t, gamma, alpha, (T - t) / T)))
