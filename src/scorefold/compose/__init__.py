@@ -1,0 +1,1 @@
+"""Rules that make one score out of many sets' scores."""

@@ -1,0 +1,1 @@
+"""From training cases to functions: the score network and what surrounds it."""

@@ -1,0 +1,1 @@
+"""From a prior and a simulator to training cases."""

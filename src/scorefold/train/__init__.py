@@ -1,0 +1,1 @@
+"""From training cases to trained networks."""

@@ -1,0 +1,155 @@
+"""The score of the diffused posterior of one set of observations, ∇ log p_t(u | X).
+
+The network follows "Compositional score modeling for simulation-based inference" (Geffner, Papamakarios and Mnih,
+2023), appendix B: a residual MLP embeds u, another embeds each observation (averaged over the set), and a third takes
+both with a positional embedding of t ("Attention is all you need", Vaswani et al., 2017) and the one-hot set size.
+
+What its output f means depends on the base:
+
+- without one (the paper's network), f is the noise: score = -f / √(1-γ);
+- with the Gaussian base N(√γ μ, Γ), Γ = γ R + (1-γ) I, it is what the base leaves over, in units in which that is of order
+  one at every level: score = -Γ⁻¹ (u - √γ μ) + √γ Γ^{-1/2} f. It also sees z = Γ^{-1/2} (u - √γ μ).
+
+The conservative form ("Should EBMs model the energy or the score?", Salimans and Ho, 2021) has a scalar output φ, and
+the residual score is √γ ∇φ (with the base) or -∇φ / √(1-γ) (without).
+
+Everything is written for one draw and one set. The join's linear maps are kept apart, so that under `vmap` over draws
+and sets the u part is computed once per draw, the X part once per set and the t part once per level.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from scorefold.networks.gaussian_base import GaussianBase
+from scorefold.networks.resmlp import Block, ResMLP
+from scorefold.networks.standardize import Standardize
+from scorefold.noise import Level
+from scorefold.types import Array, Float, Int, Key, Scalar, Theta
+
+
+class Embedded(NamedTuple):
+    """What the score needs of one set of observations, computed once for a whole run."""
+
+    join: Float[Array, "width"]
+    """The set's share of the join: embedded observations and set size."""
+    mean: Float[Array, "dim"]
+    """The Gaussian base's mean μ(X); zero without a base."""
+    size: Int[Array, ""]
+
+
+class Shape(NamedTuple):
+    """The sizes of a score network."""
+
+    dim: int
+    x: int
+    largest_set: int
+    width: int = 128
+    depth: int = 3
+    conservative: bool = False
+    base: bool = True
+
+
+def positional(t: Scalar, width: int) -> Float[Array, "width"]:
+    """Sines and cosines of t at wavelengths from 2π to 10,000·2π."""
+    angles = t * jnp.exp(-jnp.log(1e4) * jnp.arange(width // 2) / (width // 2))
+    return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
+
+
+class ScoreNetwork(eqx.Module):
+    """The trainable part: (u, z, t, X) ↦ f, or ↦ φ in the conservative form."""
+
+    theta_mlp: ResMLP
+    x_mlp: ResMLP
+    from_theta: eqx.nn.Linear
+    from_z: eqx.nn.Linear | None
+    from_x: eqx.nn.Linear
+    from_t: eqx.nn.Linear
+    from_size: eqx.nn.Linear
+    blocks: tuple[Block, ...]
+    norm: eqx.nn.LayerNorm
+    out: eqx.nn.Linear
+    shape: Shape = eqx.field(static=True)
+
+    def __init__(self, shape: Shape, *, key: Key):
+        keys = iter(jax.random.split(key, 8 + shape.depth))
+        width = shape.width
+        self.shape = shape
+        self.theta_mlp = ResMLP(shape.dim, width, shape.depth, key=next(keys))
+        self.x_mlp = ResMLP(shape.x, width, shape.depth, key=next(keys))
+        self.from_theta = eqx.nn.Linear(width, width, key=next(keys))
+        self.from_z = eqx.nn.Linear(shape.dim, width, use_bias=False, key=next(keys)) if shape.base else None
+        self.from_x = eqx.nn.Linear(width, width, use_bias=False, key=next(keys))
+        self.from_t = eqx.nn.Linear(width, width, use_bias=False, key=next(keys))
+        self.from_size = eqx.nn.Linear(shape.largest_set, width, use_bias=False, key=next(keys))
+        self.blocks = tuple(Block(width, key=next(keys)) for _ in range(shape.depth - 1))
+        self.norm = eqx.nn.LayerNorm(width)
+        out = eqx.nn.Linear(width, 1 if shape.conservative else shape.dim, key=next(keys))
+        if shape.base:  # start at the base itself
+            out = jax.tree.map(jnp.zeros_like, out)
+        self.out = out
+
+    def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Float[Array, "width"]:
+        """The set's share of the join, from standardised observations, of which the first `size` count."""
+        counts = (jnp.arange(x.shape[0]) < size)[:, None]
+        pooled = jnp.sum(jnp.where(counts, jax.vmap(self.x_mlp)(x), 0.0), axis=0) / size
+        one_hot = jax.nn.one_hot(size - 1, self.shape.largest_set)
+        return self.from_x(pooled) + self.from_size(one_hot)
+
+    def __call__(
+        self, theta: Theta, t: Scalar, join: Float[Array, "width"], whiten: Array, shift: Array
+    ) -> Float[Array, "out"]:
+        h = self.from_theta(self.theta_mlp(theta)) + self.from_t(positional(t, self.shape.width)) + join
+        if self.from_z is not None:  # z = whiten @ (theta - shift), kept apart: see the module's docstring
+            to_join = self.from_z.weight @ whiten
+            h = h + to_join @ theta - to_join @ shift
+        h = jax.nn.silu(h)
+        for block in self.blocks:
+            h = block(h)
+        return self.out(self.norm(h))
+
+
+class ScoreModel(eqx.Module):
+    """Standardisation, Gaussian base and one network: ∇ log p_t(u | X) for one draw and one set."""
+
+    network: ScoreNetwork
+    standardize: Standardize
+    base: GaussianBase | None
+
+    def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Embedded:
+        """Everything that depends on the set alone."""
+        x = jax.vmap(self.standardize)(x)
+        if self.base is None:
+            mean = jnp.zeros(self.network.shape.dim)
+        else:
+            counts = (jnp.arange(x.shape[0]) < size)[:, None]
+            mean = self.base.mean(jnp.sum(jnp.where(counts, x, 0.0), axis=0) / size, size)
+        return Embedded(self.network.embed(x, size), mean, size)
+
+    def base_score(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
+        """The Gaussian base's score; zero without a base."""
+        if self.base is None:
+            return jnp.zeros_like(theta)
+        whiten = self.base.whiten(level.gamma, embedded.size)
+        precision = whiten @ whiten
+        return precision @ (jnp.sqrt(level.gamma) * embedded.mean) - precision @ theta
+
+    def residual_score(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
+        """What the network adds to the base (everything, without a base)."""
+        if self.base is None:
+            whiten, shift, scale = jnp.eye(theta.shape[0]), jnp.zeros_like(theta), -1 / jnp.sqrt(1 - level.gamma)
+        else:
+            whiten = self.base.whiten(level.gamma, embedded.size)
+            shift, scale = jnp.sqrt(level.gamma) * embedded.mean, jnp.sqrt(level.gamma)
+
+        def output(theta: Theta) -> Array:
+            return self.network(theta, level.t, embedded.join, whiten, shift)
+
+        if self.network.shape.conservative:
+            return scale * jax.grad(lambda theta: output(theta)[0])(theta)
+        return scale * (whiten @ output(theta))
+
+    def __call__(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
+        return self.base_score(theta, level, embedded) + self.residual_score(theta, level, embedded)

@@ -1,0 +1,39 @@
+"""Ancestral sampling of one set's posterior ("Denoising diffusion probabilistic models", Ho, Jain and Abbeel, 2020).
+
+u ← (u + (1-α_t) s(u, t)) / √α_t + √((1-α_t)(1-γ_{t-1})/(1-γ_t)) ξ: the reverse of one noising step, exact as the steps shrink.
+It reverses the diffusion of a density whose score is s at every level, so it is for one set only (k = 1): the sum of several
+sets' diffused scores is not the score of a diffused density.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from scorefold.noise import Level
+from scorefold.sample.info import Info, conclude, identities
+from scorefold.types import Cloud, Key
+
+
+@dataclass(frozen=True)
+class Ancestral:
+    """The standard sampler of diffusion models, for k = 1."""
+
+    levels: int | None = None
+
+    def __call__(
+        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: int
+    ) -> tuple[Cloud, Info]:
+        """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
+
+        def reverse(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
+            level, key = at
+            s = score(u, level)
+            below = level.gamma / level.alpha
+            variance = (1 - level.alpha) * jnp.maximum(1 - below, 0.0) / (1 - level.gamma)
+            mean = (u + (1 - level.alpha) * s) / jnp.sqrt(level.alpha)
+            return mean + jnp.sqrt(variance) * jax.random.normal(key, u.shape), (variance, identities(u, s))
+
+        u, (variance, checks) = jax.lax.scan(reverse, u, (levels, jax.random.split(key, len(levels.t))))
+        return u, conclude(u, levels.gamma, variance, checks)

@@ -1,0 +1,62 @@
+"""What a sampler says about its run, and whether its draws are to be trusted.
+
+For draws of any density with score s, whatever its shape, two identities hold: E[s] = 0 and, by Stein's identity,
+-E[(u - E u) sᵀ] = I ("A bound for the error in the normal approximation", Stein, 1972). With A the draws' covariance:
+
+- `stein` = -mean (u - ū)ᵀ s / dim is 1; above it the draws are too wide for their score, below it too narrow;
+- `drift` = √(s̄ᵀ A s̄ / dim) is 0: how far, in sd, the draws' mean still has to go;
+- `q` = mean (s - s̄)ᵀ A (s - s̄) / dim is 1 for one Gaussian mode; it grows with separated modes, and without bound
+  when a run diverges.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from scorefold.types import Array, Cloud, Float, Scalar
+
+FARTHEST = 15.0
+
+
+class Info(NamedTuple):
+    """One entry per level, first the noisiest, as the sampler ran; `diverged` and `converged` at the end."""
+
+    gamma: Float[Array, "levels"]
+    step: Float[Array, "levels"]
+    """Mean squared length of the noise added in a step, per dimension."""
+    q: Float[Array, "levels"]
+    stein: Float[Array, "levels"]
+    drift: Float[Array, "levels"]
+    diverged: Array
+    """Draws are not finite, or beyond 15 prior sd."""
+    converged: Array
+    """The identities hold at the last level, up to what this many draws can show."""
+
+
+class Identities(NamedTuple):
+    """The three checks at one level."""
+
+    q: Scalar
+    stein: Scalar
+    drift: Scalar
+
+
+def identities(u: Cloud, score: Cloud) -> Identities:
+    """The checks of one cloud of draws against its score."""
+    dim = u.shape[1]
+    centred, s_mean = u - u.mean(axis=0), score.mean(axis=0)
+    spread = score - s_mean
+    covariance = centred.T @ centred / len(u)
+    q = jnp.sum((spread.T @ spread / len(u)) * covariance) / dim
+    stein = -jnp.mean(jnp.sum(centred * score, axis=1)) / dim
+    drift = jnp.sqrt(jnp.maximum(s_mean @ covariance @ s_mean, 0.0) / dim)
+    return Identities(q, stein, drift)
+
+
+def conclude(u: Cloud, gamma: Array, step: Array, checks: Identities) -> Info:
+    """The run's Info, from the final draws and the checks of every level."""
+    diverged = ~jnp.all(jnp.isfinite(u)) | (jnp.max(jnp.abs(u)) > FARTHEST)
+    # With S draws the identities hold up to noise of relative size √(q/S): four of that, and a tenth, are allowed.
+    noise = 4 * jnp.sqrt(jnp.maximum(checks.q[-1], 1.0) / len(u))
+    converged = (jnp.abs(checks.stein[-1] - 1) < 0.1 + noise) & (checks.drift[-1] < 0.1 + noise) & ~diverged
+    return Info(gamma, step, *checks, diverged=diverged, converged=converged)

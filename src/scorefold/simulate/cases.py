@@ -1,0 +1,91 @@
+"""Training cases: parameters with a set of 1 … m observations each.
+
+Case c has parameters θ_c ~ p(θ), a size s_c ~ U{1 … m} and s_c observations. A budget counts simulator calls, (m+1)/2 to
+a case on average; the last case is cut so that the calls add up to the budget exactly.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.prior import Prior
+
+
+class Plan(NamedTuple):
+    """Which parameters to simulate, and which case each simulator call belongs to."""
+
+    theta: np.ndarray
+    """(cases, dim)"""
+    sizes: np.ndarray
+    """(cases,)"""
+    case: np.ndarray
+    """(calls,) the case of each simulator call"""
+
+
+class Simulations(NamedTuple):
+    """Simulated training cases, in memory."""
+
+    prior: Prior
+    theta: np.ndarray
+    """(cases, dim)"""
+    x: np.ndarray
+    """(cases, m, *shape), padded with zeros after each case's observations"""
+    sizes: np.ndarray
+    """(cases,) how many observations each case has"""
+    set_size: int
+    """m"""
+    budget: int
+    """Simulator calls made, failed ones included."""
+    failed: int
+    """Simulator calls that gave no finite observation; they are not in `x`."""
+    seed: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one observation."""
+        return self.x.shape[2:]
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.shape)) or "scalar"
+        return (
+            f"Simulations({len(self.theta):,} cases from {self.budget:,} simulator calls, {self.failed:,} failed; "
+            f"θ = ({', '.join(self.prior.names)}), x {shape}, sets of up to {self.set_size})"
+        )
+
+
+def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
+    """A pure function of its arguments; a larger budget continues a smaller one."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
+    sizes = rng.integers(1, set_size + 1, size=budget)
+    ends = np.cumsum(sizes)
+    cases = int(np.searchsorted(ends, budget)) + 1
+    sizes = sizes[:cases]
+    sizes[-1] -= ends[cases - 1] - budget
+    return Plan(prior.sample(cases, seed), sizes, np.repeat(np.arange(cases), sizes))
+
+
+def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int) -> Simulations:
+    """Sets out of single observations (calls, *shape); calls without a finite observation are left out."""
+    good = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    case, x = planned.case[good], x[good]
+    sizes = np.bincount(case, minlength=len(planned.theta))
+    place = np.arange(len(case)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    sets = np.zeros((len(planned.theta), set_size, *x.shape[1:]), np.float32)
+    sets[case, place] = x
+    if not np.isfinite(sets).all():
+        raise ScorefoldError(
+            "expected observations that fit in single precision (below 3.4e38); got larger ones. "
+            "Rescale what the simulator returns, for instance by taking logarithms."
+        )
+    some = sizes > 0
+    return Simulations(
+        prior,
+        planned.theta[some],
+        sets[some],
+        sizes[some],
+        set_size,
+        len(planned.case),
+        int((~good).sum()),
+        seed,
+    )

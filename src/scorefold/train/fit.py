@@ -1,0 +1,285 @@
+"""Denoising score matching for several networks at once.
+
+Minimised over the network, with t uniform on the schedule's levels, u_t = √γ_t u + √(1-γ_t) ε and σ_t = √(1-γ_t):
+
+    E ‖ ε + σ_t s(u_t, t, X) ‖² / dim
+
+("A connection between score matching and denoising autoencoders", Vincent, 2011; the noise form of Ho, Jain and Abbeel,
+2020). Both +ε and -ε are used for every case: at low noise the target -ε/σ is mostly odd in ε, and the pair cancels it.
+
+Members of an ensemble hold out different fifths of the cases for validation, so that together they have seen all of them
+and every case has a member that has not seen it. Members and learning rates are one more batch axis of one compiled
+program; a round of epochs is one `scan`. What is kept is the moving average of the weights at its best validation loss,
+for the learning rate whose members do best on average.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from scorefold.errors import ScorefoldError
+from scorefold.networks.gaussian_base import GaussianBase
+from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
+from scorefold.networks.standardize import Standardize
+from scorefold.noise import Level
+from scorefold.progress import bar
+from scorefold.types import Array, Float, Int, Key, Scalar
+
+FOLDS = 5
+STEPS_A_ROUND = 50
+VALIDATION_STRATA = 4
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the networks are trained."""
+
+    members: int = 5
+    learning_rates: tuple[float, ...] = (1e-3,)
+    steps: int = 4_000
+    batch: int = 256
+    weight_decay: float = 0.3
+    """Decoupled, on matrices only."""
+    average: float = 0.999
+    """Of the weights' exponential moving average."""
+    patience: int = 20
+    """Rounds without a better validation loss, for every member, before training stops."""
+
+
+class Cases(NamedTuple):
+    """Training cases in the N(0, I) space, on the device."""
+
+    u: Float[Array, "cases dim"]
+    x: Float[Array, "cases set x"]
+    sizes: Int[Array, "cases"]
+
+
+class History(NamedTuple):
+    """What happened in training; one row per member kept."""
+
+    train: np.ndarray
+    """(members, rounds) mean training loss of each round"""
+    validation: np.ndarray
+    """(members, rounds + 1) validation loss before each round, and at the end"""
+    kept: np.ndarray
+    """(members,) index into `validation` of the weights kept"""
+    epochs_a_round: int
+    learning_rate: float
+    """The one kept."""
+    losses: dict[float, float]
+    """Mean best validation loss of each learning rate."""
+    skipped: int
+    """Updates left out because a gradient was not finite."""
+
+
+class _Run(NamedTuple):
+    """One network in training, or a stack of them."""
+
+    network: ScoreNetwork
+    average: ScoreNetwork
+    best: ScoreNetwork
+    best_loss: Scalar
+    optimiser: Any
+    step: Int[Array, ""]
+    skipped: Int[Array, ""]
+
+
+class _Fixed(NamedTuple):
+    """What all networks share and training does not change."""
+
+    cases: Cases
+    levels: Level
+    standardize: Standardize
+    base: GaussianBase | None
+
+
+class _Pace(NamedTuple):
+    """How the steps are cut up."""
+
+    batch: int
+    steps: int
+    """in an epoch"""
+    epochs: int
+    """in a round"""
+    rounds: int
+
+
+def held_out(cases: int, members: int, seed: int) -> np.ndarray:
+    """(members, cases) booleans: which cases each member does not train on."""
+    fold = np.random.default_rng([seed, 3]).permutation(cases) % FOLDS
+    return np.stack([fold == member % FOLDS for member in range(members)])
+
+
+def case_loss(
+    model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, "dim"]
+) -> Scalar:
+    """Denoising loss of one case at one level, averaged over ±noise."""
+    embedded = model.embed(x, size)
+    sigma = jnp.sqrt(1 - level.gamma)
+
+    def one(noise: Array) -> Scalar:
+        theta = jnp.sqrt(level.gamma) * u + sigma * noise
+        return jnp.mean((noise + sigma * model(theta, level, embedded)) ** 2)
+
+    return (one(noise) + one(-noise)) / 2
+
+
+def _batch_loss(network: ScoreNetwork, fixed: _Fixed, cases: Cases, key: Key) -> Scalar:
+    key_t, key_noise = jax.random.split(key)
+    model = ScoreModel(network, fixed.standardize, fixed.base)
+    count, T = len(cases.u), len(fixed.levels.t)
+    spread = (jnp.arange(count) + jax.random.uniform(key_t, (count,))) / count  # stratified over the levels
+    level = jax.tree.map(lambda v: v[jnp.minimum((spread * T).astype(int), T - 1)], fixed.levels)
+    noise = jax.random.normal(key_noise, cases.u.shape)
+    return jnp.mean(jax.vmap(partial(case_loss, model))(cases.u, cases.x, cases.sizes, level, noise))
+
+
+def _optimiser(training: Training) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.scale_by_adam(),
+        optax.add_decayed_weights(
+            training.weight_decay, mask=lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)
+        ),
+    )
+
+
+def fit_score(
+    shape: Shape,
+    standardize: Standardize,
+    base: GaussianBase | None,
+    cases: Cases,
+    levels: Level,
+    training: Training,
+    seed: int,
+    progress: bool = False,
+) -> tuple[ScoreNetwork, History]:
+    """Train the ensemble; the returned network has a leading member axis on every array."""
+    rates = jnp.repeat(jnp.asarray(training.learning_rates), training.members)
+    unseen = np.tile(held_out(len(cases.u), training.members, seed), (len(training.learning_rates), 1))
+    seen_rows, unseen_rows = _rows(~unseen), _rows(unseen)
+    fixed = _Fixed(cases, levels, standardize, base)
+    pace = _pace(training, seen_rows.shape[1])
+    key = jax.random.key(seed)
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(len(rates)))
+
+    runs = _start(shape, training, keys)
+    runs, loss = _validate(fixed, unseen_rows, runs, key)
+    train, validation, since = [], [np.asarray(loss)], 0
+    with bar("training", pace.rounds, progress) as report:
+        for index in range(pace.rounds):
+            before = np.asarray(runs.best_loss)
+            runs, loss = _train_round(training, pace, fixed, rates, seen_rows, runs, keys, index)
+            train.append(np.asarray(loss))
+            runs, loss = _validate(fixed, unseen_rows, runs, key)
+            validation.append(np.asarray(loss))
+            since = 0 if (np.asarray(runs.best_loss) < before).any() else since + 1
+            report(f"loss {train[-1].mean():.4f}  validation {validation[-1].mean():.4f}")
+            if since >= training.patience:
+                break
+    return _choose(runs, np.stack(train, 1), np.stack(validation, 1), pace.epochs, training)
+
+
+def _rows(mask: np.ndarray) -> Int[Array, "runs rows"]:
+    """The rows where each line of the mask is true, cut to the same length."""
+    fewest = int(mask.sum(axis=1).min())
+    return jnp.asarray(np.stack([np.flatnonzero(line)[:fewest] for line in mask]))
+
+
+def _pace(training: Training, cases: int) -> _Pace:
+    batch = min(training.batch, cases)
+    steps = cases // batch
+    epochs = -(-STEPS_A_ROUND // steps)
+    return _Pace(batch, steps, epochs, rounds=-(-training.steps // (epochs * steps)))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _start(shape: Shape, training: Training, keys: Array) -> _Run:
+    def one(key: Key) -> _Run:
+        network = ScoreNetwork(shape, key=key)
+        state, zero = _optimiser(training).init(network), jnp.zeros((), jnp.int32)
+        return _Run(network, network, network, jnp.inf, state, zero, zero)
+
+    return jax.vmap(one)(keys)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _train_round(
+    training: Training, pace: _Pace, fixed: _Fixed, rates: Array, rows: Array, runs: _Run, keys: Array, index: Int[Array, ""]
+) -> tuple[_Run, Float[Array, "runs"]]:
+    """Some epochs of every run."""
+
+    def one(rate: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+        key_order, key_noise = jax.random.split(jax.random.fold_in(key, index))
+        used = pace.steps * pace.batch
+        orders = [jax.random.permutation(k, rows)[:used] for k in jax.random.split(key_order, pace.epochs)]
+        batches = jnp.stack(orders).reshape(pace.epochs * pace.steps, pace.batch)
+        step = partial(_update, training, pace, fixed, rate)
+        run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_noise, len(batches))))
+        return run, jnp.mean(losses)
+
+    return jax.vmap(one)(rates, rows, runs, keys)
+
+
+def _update(
+    training: Training, pace: _Pace, fixed: _Fixed, rate: Scalar, run: _Run, at: tuple[Array, Key]
+) -> tuple[_Run, Scalar]:
+    """One step of one run; left out where the gradient is not finite."""
+    rows, key = at
+    drawn = jax.tree.map(lambda v: v[rows], fixed.cases)
+    loss, grads = jax.value_and_grad(_batch_loss)(run.network, fixed, drawn, key)
+    finite = jnp.isfinite(optax.global_norm(grads))
+    direction, state = _optimiser(training).update(grads, run.optimiser, run.network)
+    cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / (pace.rounds * pace.epochs * pace.steps)))
+    network = jax.tree.map(lambda p, d: p - rate * cosine * d, run.network, direction)
+    keep = jnp.minimum(training.average, (1 + run.step) / (10 + run.step))
+    average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
+    moved = run._replace(network=network, average=average, optimiser=state)
+    run = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, run)
+    return run._replace(step=run.step + 1, skipped=run.skipped + ~finite), loss
+
+
+@jax.jit
+def _validate(fixed: _Fixed, rows: Array, runs: _Run, key: Key) -> tuple[_Run, Float[Array, "runs"]]:
+    """The averaged weights' loss on unseen cases, at the same levels and noise every time."""
+
+    def one(rows: Array, run: _Run) -> tuple[_Run, Scalar]:
+        unseen = jax.tree.map(lambda v: v[rows], fixed.cases)
+        keys = jax.random.split(jax.random.fold_in(key, 1), VALIDATION_STRATA)
+        loss = jnp.mean(jax.lax.map(lambda k: _batch_loss(run.average, fixed, unseen, k), keys))
+        better = loss < run.best_loss
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
+        return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss
+
+    return jax.vmap(one)(rows, runs)
+
+
+def _choose(
+    runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training
+) -> tuple[ScoreNetwork, History]:
+    """Keep the members of the learning rate with the lowest mean validation loss."""
+    best = np.asarray(runs.best_loss).reshape(len(training.learning_rates), training.members)
+    losses = np.where(np.isfinite(best), best, np.inf).mean(axis=1)
+    if not np.isfinite(losses).any():
+        raise ScorefoldError(
+            f"training failed: no learning rate of {training.learning_rates} gave a finite validation loss. "
+            "Look for enormous values in the observations, or try a smaller learning rate."
+        )
+    chosen = int(np.argmin(losses))
+    rows = slice(chosen * training.members, (chosen + 1) * training.members)
+    finite = np.where(np.isfinite(validation[rows]), validation[rows], np.inf)
+    history = History(
+        train=train[rows],
+        validation=validation[rows],
+        kept=finite.argmin(axis=1),
+        epochs_a_round=epochs,
+        learning_rate=training.learning_rates[chosen],
+        losses=dict(zip(training.learning_rates, losses.tolist(), strict=True)),
+        skipped=int(runs.skipped[rows].sum()),
+    )
+    return jax.tree.map(lambda v: v[rows], runs.best), history
