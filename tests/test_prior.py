@@ -372,7 +372,7 @@ REFUSED = {
     "theta infinite": (lambda: PRIORS["mixed"]().to_normal([1, np.inf, 0]), "'a' finite.*got inf"),
     "u NaN": (lambda: PRIORS["mixed"]().from_normal([1, np.nan, 0]), "NaN in 1 of 3 values"),
     "wrong shape": (lambda: PRIORS["mixed"]().log_prob(np.zeros((5, 2))), r"\(\.\.\., 3\).*\(5, 2\)"),
-    "a number for theta": (lambda: Prior({"a": NORM}).to_normal(0.0), r"got shape \(\)"),
+    "a number for theta": (lambda: Prior({"a": NORM}).to_normal(np.array(0.0)), r"got shape \(\)"),
     "negative count": (lambda: Prior({"a": NORM}).sample(-1, seed=0), "count ≥ 0"),
     "negative seed": (lambda: Prior({"a": NORM}).sample(1, seed=-1), "seed ≥ 0"),
 }
@@ -406,7 +406,7 @@ def marginal(distribution="norm", **parameters):
         ({"kind": "marginals"}, "KeyError: 'names'"),
         ({"kind": "multivariate normal", "names": ["a"], "mean": [0], "cov": [[-1]]}, "positive"),
         ({"kind": "multivariate normal", "names": ["a"], "mean": [0, 0], "cov": [[1]]}, "cannot be read"),
-        (None, "cannot be read"),
+        ({}, "KeyError"),
     ],
 )
 def test_bad_descriptions_are_refused(description, message):

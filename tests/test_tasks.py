@@ -1,8 +1,8 @@
 """Every task against its own likelihood, and every reference against a second way to the same posterior.
 
-Statistical comparisons use fixed seeds. On fresh ones a mean fails beyond 5.5 standard errors, once in 2·10⁷
-comparisons where the normal limit holds, and a p-value fails below 10⁻⁶. About 250 such comparisons are made, so
-that all of them together would fail falsely about once in 5,000 seeds.
+Statistical comparisons use fixed seeds. On fresh ones a mean fails beyond 5.5 standard errors, 4 times in 10⁸
+where the normal limit holds, and a p-value fails below 10⁻⁶. About 310 means and 45 p-values are compared, so
+that together they would fail falsely about once in 20,000 seeds.
 """
 
 from types import SimpleNamespace
@@ -24,22 +24,28 @@ P_MIN = 1e-6
 
 
 def normal(x, mean, variance):
-    return stats.norm.logpdf(x, mean, np.sqrt(variance)).sum(-1)
+    return -0.5 * np.sum((x - mean) ** 2 / variance + np.log(2 * np.pi * variance), axis=-1)
+
+
+def half(a, b):
+    return np.logaddexp(a, b) - np.log(2)
 
 
 # log p(x|θ) in float64, written down a second time; θ and x broadcast over leading axes.
 LIKELIHOODS = {
     "gaussian": lambda theta, x: normal(x, theta, SIGMA2),
-    "mixture": lambda theta, x: (
-        np.logaddexp(normal(x, theta, 2.25 * SIGMA2), normal(x, theta, SIGMA2 / 9)) - np.log(2)
-    ),
-    "bimodal": lambda theta, x: np.logaddexp(normal(x, theta, 0.5), normal(x, -theta, 0.5)) - np.log(2),
+    "mixture": lambda theta, x: half(normal(x, theta, 2.25 * SIGMA2), normal(x, theta, SIGMA2 / 9)),
+    "bimodal": lambda theta, x: half(normal(x, theta, 0.5), normal(x, -theta, 0.5)),
 }
 NAMES = list(LIKELIHOODS)
 
 
 def log_posterior(name, theta, x_obs):
     return normal(theta, 0, 1) + LIKELIHOODS[name](theta[:, None], x_obs).sum(-1)
+
+
+densities = jax.jit(jax.vmap(log_density, in_axes=(None, 0)))
+gradients = jax.jit(jax.vmap(jax.grad(log_density, 1), in_axes=(None, 0)))
 
 
 def assert_means(values, expected):
@@ -53,8 +59,8 @@ def task(request):
     return tasks.get(request.param)
 
 
-def keys(count, seed=0):
-    return jax.random.split(jax.random.key(seed), count)
+def keys(count):
+    return jax.random.split(jax.random.key(0), count)
 
 
 # The room
@@ -80,7 +86,7 @@ def test_shapes(task):
     assert theta.shape == (dim,)
     assert x.shape == (5, dim)
     assert theta.dtype == x.dtype == np.float64
-    assert task.simulator(jnp.zeros((3, dim)), keys(3)).shape == (3, dim)
+    assert jax.eval_shape(task.simulator, jnp.zeros((3, dim)), keys(3)).shape == (3, dim)
     assert task.log_likelihood(jnp.zeros(dim), jnp.asarray(x[0])).shape == ()
     draws = task.reference(x, 7, seed=0)
     assert draws.shape == (7, dim)
@@ -116,28 +122,28 @@ def test_reference_wants_one_observation_per_row(task):
 
 def test_reference_is_a_function_of_the_seed(task):
     x = task.observe(20, seed=0)[1]
-    np.testing.assert_array_equal(task.reference(x, 5, 1), task.reference(x, 5, 1))
-    assert not np.isclose(task.reference(x, 5, 1), task.reference(x, 5, 2)).any()
+    np.testing.assert_array_equal(task.reference(x, 9, 1), task.reference(x, 9, 1))
+    assert not np.isclose(task.reference(x, 9, 1), task.reference(x, 9, 2)).any()
 
 
 def test_a_key_belongs_to_its_own_simulation(task):
     theta = jnp.asarray(task.prior.sample(6, 0), jnp.float32)
-    first = np.asarray(task.simulator(theta, keys(6)))
-    other = np.asarray(task.simulator(theta, keys(6).at[3].set(jax.random.key(9))))
+    simulator = jax.jit(task.simulator.function)
+    first, other = (np.asarray(simulator(theta, k)) for k in (keys(6), keys(6).at[3].set(jax.random.key(9))))
     np.testing.assert_array_equal(first[[0, 1, 2, 4, 5]], other[[0, 1, 2, 4, 5]])
     assert (first[3] != other[3]).all()
 
 
 def test_likelihood_is_the_one_written_down(task):
     theta, x = task.prior.sample(50, 0), task.prior.sample(50, 1) * 1.5
-    ours = jax.vmap(task.log_likelihood)(jnp.asarray(theta), jnp.asarray(x))
+    ours = jax.jit(jax.vmap(task.log_likelihood))(jnp.asarray(theta), jnp.asarray(x))
     np.testing.assert_allclose(ours, LIKELIHOODS[task.name](theta, x), rtol=1e-4, atol=1e-4)
 
 
 def test_simulator_and_likelihood_agree(task):
     """E s = 0 and E[s² + ∂s] = 0 for s = ∇_θ log p(x|θ) under x ~ p(x|θ): 44 comparisons over the tasks."""
     theta = jnp.asarray(task.observe(1, seed=2)[0], jnp.float32)
-    x = task.simulator(jnp.broadcast_to(theta, (20_000, len(theta))), keys(20_000))
+    x = jax.jit(task.simulator.function)(jnp.broadcast_to(theta, (20_000, len(theta))), keys(20_000))
     first = jax.grad(task.log_likelihood)
 
     @jax.jit
@@ -154,15 +160,16 @@ def test_single_posterior_is_prior_times_likelihood(task):
     posterior = task.single_posterior(x)
     np.testing.assert_allclose(jnp.exp(posterior.log_weights).sum(), 1, rtol=1e-5)
     theta = task.prior.sample(100, 5)
-    ours = np.asarray(jax.vmap(log_density, in_axes=(None, 0))(posterior, jnp.asarray(theta)))
-    difference = ours - log_posterior(task.name, theta, np.asarray(x)[None])
+    difference = np.asarray(densities(posterior, jnp.asarray(theta))) - log_posterior(
+        task.name, theta, np.asarray(x)[None]
+    )
     np.testing.assert_allclose(difference, difference[0], atol=1e-3)
 
 
 # The mixture needs Gibbs from n = 17 on.
 @pytest.mark.parametrize(("name", "n"), [("gaussian", 4), ("mixture", 4), ("mixture", 20), ("bimodal", 4)])
 def test_true_parameters_rank_like_reference_draws(name, n):
-    """θ* and 9 draws are exchangeable given x, so that θ* has any rank among them equally often: 8 p-values."""
+    """θ* and 9 draws are exchangeable given x, so that θ* has every rank equally often: 8 p-values."""
     task = tasks.get(name)
     ranks = []
     for seed in range(400):
@@ -180,32 +187,28 @@ def test_true_parameters_rank_like_reference_draws(name, n):
 def some_mixture(dim=3):
     rng = np.random.default_rng(0)
     weights = jax.nn.log_softmax(jnp.asarray(rng.normal(size=4)))
-    return GaussianMixture(
-        weights, jnp.asarray(rng.normal(size=(4, dim))), jnp.asarray(rng.uniform(0.05, 2, (4, dim)))
-    )
+    means, variances = rng.normal(size=(4, dim)), rng.uniform(0.05, 2, size=(4, dim))
+    return GaussianMixture(weights, jnp.asarray(means), jnp.asarray(variances))
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.999, 0.5, 0.01])
-@pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_score_is_the_gradient_of_the_log_density(gamma, scale):
+def test_score_is_the_gradient_of_the_log_density(gamma):
     at_level = diffused(some_mixture(), gamma)
-    for theta in jnp.asarray(scale * np.random.default_rng(1).normal(size=(5, 3))):
-        ours = score(at_level, theta)
-        assert np.isfinite(ours).all()
-        np.testing.assert_allclose(ours, jax.grad(log_density, 1)(at_level, theta), rtol=1e-4, atol=1e-5)
+    theta = np.random.default_rng(1).normal(size=(20, 3))
+    theta[10:] *= 100  # far out, where every component's density is zero in float32
+    ours = jax.jit(jax.vmap(score, in_axes=(None, 0)))(at_level, jnp.asarray(theta))
+    expected = gradients(at_level, jnp.asarray(theta))
+    assert np.isfinite(ours).all()
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("gamma", [0.95, 0.5, 0.05])
 def test_diffused_density_is_the_convolution(gamma):
-    one_d, theta = some_mixture(dim=1), np.linspace(-12, 12, 4001)
-    density = np.exp(jax.vmap(log_density, in_axes=(None, 0))(one_d, jnp.asarray(theta)[:, None]))
-    for y in (-2.0, 0.0, 0.7, 3.0):
-        expected = np.trapezoid(
-            density * stats.norm.pdf(y, np.sqrt(gamma) * theta, np.sqrt(1 - gamma)), theta
-        )
-        np.testing.assert_allclose(
-            np.exp(log_density(diffused(one_d, gamma), jnp.array([y]))), expected, rtol=1e-4
-        )
+    one_d, theta, y = some_mixture(dim=1), np.linspace(-12, 12, 4001), np.array([-2, 0, 0.7, 3])
+    kernel = stats.norm.pdf(y[:, None], np.sqrt(gamma) * theta, np.sqrt(1 - gamma))
+    expected = np.trapezoid(np.exp(densities(one_d, jnp.asarray(theta)[:, None])) * kernel, theta)
+    ours = np.exp(densities(diffused(one_d, gamma), jnp.asarray(y)[:, None]))
+    np.testing.assert_allclose(ours, expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, 5])
@@ -215,8 +218,7 @@ def test_composed_score_is_the_sum_over_observations(task, n):
     level = SimpleNamespace(gamma=jnp.float32(0.7))
     mixtures = jax.vmap(task.single_posterior)(x)
     ours = jax.jit(lambda theta: composed_score(mixtures)(theta, level))(theta)
-    each = [diffused(task.single_posterior(one), 0.7) for one in x]
-    expected = sum(jax.vmap(jax.grad(log_density, 1), in_axes=(None, 0))(one, theta) for one in each)
+    expected = sum(gradients(diffused(task.single_posterior(one), 0.7), theta) for one in x)
     np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -240,14 +242,13 @@ def test_gaussian_reference_is_conjugate(n):
 # Mixture
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_mixture_reference_of_one_observation_is_its_exact_mixture(seed):
-    """11 p-values a seed: the ten coordinates, and the distance to x that tells the components apart."""
-    task = tasks.get("mixture")
-    x = task.observe(1, seed)[1]
+@pytest.mark.parametrize("size", [1.2, 1.4])
+def test_mixture_reference_of_one_observation_is_its_exact_mixture(size):
+    """11 p-values an observation: ten coordinates, and the distance to x that tells the components apart."""
+    task, x = tasks.get("mixture"), size * np.tile([[1.0, -1.0]], 5)
     single = jax.tree.map(lambda a: np.asarray(a, np.float64), task.single_posterior(jnp.asarray(x[0])))
     weights = np.exp(single.log_weights)
-    assert weights.min() > 0.01, "choose a seed where both components matter"
+    assert weights.min() > 0.1, "choose an observation for which both components matter"
     draws = task.reference(x, 4000, seed=1)
     for i in range(10):
         mean, sd = single.means[:, i], np.sqrt(single.variances[:, i])
@@ -294,22 +295,29 @@ def test_mixture_reference_against_importance_sampling(n):
         assert (np.abs(ours.mean(0) - expected) < Z_MAX * np.sqrt(error2)).all()
 
 
-@pytest.mark.parametrize(("n", "seed"), [(16, 0), (16, 1), (30, 0), (1000, 0)])
-def test_mixture_chains_forget_their_start(n, seed):
-    """Chains from the wide start meet chains from the posterior (n = 16) or from θ* under the same random numbers.
+@jax.jit
+def coupled(x, other_starts, keys):
+    """Chains from the wide start and from another one, under the same random numbers."""
+    wide = jax.vmap(lambda key: mixture.wide_start(jax.random.fold_in(key, 1), x))(keys)
+    run = jax.vmap(lambda key, start: mixture.gibbs(key, x, start, mixture.SWEEPS))
+    return jax.vmap(run, in_axes=(None, 0))(keys, jnp.stack([wide, other_starts]))
 
-    Once they meet they stay together, so the share that has not met bounds the total variation that is left of
-    the start. Over 30 data sets it was below 10⁻⁵ at n = 17 after 20 sweeps: 1,000 chains all meet 99 times in 100.
+
+@pytest.mark.parametrize(("n", "seed"), [(16, 0), (16, 1), (16, 2), (1000, 0)])
+def test_mixture_chains_forget_their_start(n, seed):
+    """Chains from the wide start meet others from the posterior (n = 16) or from θ*.
+
+    Once two meet they stay together, so the share that has not met bounds the total variation that is left of
+    the start. After 20 sweeps 0 of 60,000 had not met, over 30 data sets of n = 16; were it 1 in 20,000, more
+    than 5 of 1,000 would be a false failure once in 10¹⁰.
     """
     theta, x = tasks.get("mixture").observe(n, seed)
     chains = 1000 if n < 100 else 100
     other = np.broadcast_to(theta, (chains, 10))
     if n <= mixture.ENUMERATED:
         other = mixture.draw_enumerated(x, chains, np.random.default_rng(0))
-    x = jnp.asarray(x, jnp.float32)
-    wide = jax.vmap(mixture.wide_start, in_axes=(0, None))(keys(chains, 1), x)
-    run = jax.jit(jax.vmap(lambda key, start: mixture.gibbs(key, x, start, mixture.SWEEPS)))
-    np.testing.assert_array_equal(run(keys(chains), wide), run(keys(chains), jnp.asarray(other, jnp.float32)))
+    first, second = coupled(jnp.asarray(x), jnp.asarray(other), keys(chains))
+    assert np.mean(np.any(first != second, axis=1)) <= 0.005
 
 
 def test_mixture_chains_and_enumeration_agree_where_both_apply():
@@ -324,7 +332,7 @@ def test_mixture_chains_and_enumeration_agree_where_both_apply():
 
 
 def integration_grid(x):
-    """Points that cover the posterior: everything, or for large n one of its two modes, the other being its mirror."""
+    """Points that cover the posterior, or for large n one of its two modes, the other being its mirror."""
     if len(x) <= 30:
         ticks = [np.linspace(-6, 6, 401)] * 2
     else:
@@ -339,7 +347,7 @@ def test_bimodal_reference_against_integration(n):
     """Mode weights, four even moments and the mean log density: 6 comparisons for each n."""
     task = tasks.get("bimodal")
     theta_true, x = task.observe(n, seed=0)
-    draws = task.reference(x, 20_000, seed=1)
+    draws = task.reference(x, 10_000, seed=1)
     direction = theta_true / np.linalg.norm(theta_true)
 
     def statistics(theta, log_density):

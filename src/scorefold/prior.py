@@ -11,7 +11,7 @@ so close to its bound: Beta(½, ½) keeps the last 1e-9 of its mass between 1 - 
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -145,7 +145,7 @@ class Prior:
         return {"names": list(self.names), **self._law.describe()}
 
     @classmethod
-    def from_description(cls, description: Mapping[str, Any]) -> Self:
+    def from_description(cls, description: Mapping[str, Any]) -> "Prior":
         """The prior that gave this description."""
         try:
             kind, names = description["kind"], description["names"]
@@ -206,7 +206,7 @@ class _Marginals:
     def from_normal(self, u: Values) -> Values:
         return np.stack([_from_normal(m.law, u[..., i]) for i, m in enumerate(self.marginals)], axis=-1)
 
-    def log_prob(self, theta: Values) -> np.ndarray:
+    def log_prob(self, theta: Values) -> np.ndarray | np.float64:
         return np.sum([m.law.logpdf(theta[..., i]) for i, m in enumerate(self.marginals)], axis=0)
 
     def describe(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class _Gaussian:
         # u @ Lᵀ would round differently for different numbers of rows, so that runs would not share a start.
         return self.mean + sum(u[..., j, None] * self.L[:, j] for j in range(len(self.mean)))
 
-    def log_prob(self, theta: Values) -> np.ndarray:
+    def log_prob(self, theta: Values) -> np.ndarray | np.float64:
         log_norm = np.log(np.diag(self.L)).sum() + len(self.mean) / 2 * np.log(2 * np.pi)
         return -np.square(self.to_normal(theta)).sum(axis=-1) / 2 - log_norm
 
@@ -369,7 +369,7 @@ def _pairs(distribution: Any) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def _checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
+def _checked_names(names: Sequence[Any], count: int) -> tuple[str, ...]:
     good = not isinstance(names, str) and all(isinstance(name, str) and name.strip() for name in names)
     if not good or len(names) != count or len(set(names)) != count:
         raise ScorefoldError(

@@ -25,6 +25,7 @@ from scorefold.sample.info import Info, conclude, identities
 from scorefold.types import Array, Cloud, Float, Key, Scalar
 
 SMALLEST_Q = 0.25
+OUTLYING = 6.0
 
 
 @dataclass(frozen=True)
@@ -75,5 +76,8 @@ def preconditioner(u: Cloud, s: Cloud) -> Float[Array, "dim dim"]:
     covariance = covariance + 1e-6 * jnp.trace(covariance) / dim * jnp.eye(dim)
     lower = jnp.linalg.cholesky(covariance)
     projected = (s - s.mean(axis=0)) @ lower
-    q, vectors = jnp.linalg.eigh(projected.T @ projected / len(u))
+    length = jnp.sum(projected**2, axis=1)
+    # A few draws that lag far behind have enormous scores; they must not set the step for all the others.
+    weight = jnp.minimum(1.0, OUTLYING * jnp.median(length) / jnp.maximum(length, 1e-30))
+    q, vectors = jnp.linalg.eigh((weight[:, None] * projected).T @ projected / len(u))
     return lower @ (vectors / jnp.sqrt(jnp.maximum(q, SMALLEST_Q)))

@@ -11,12 +11,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.simulate.batched import Batched
 from scorefold.tasks.exact import GaussianMixture
-from scorefold.types import Array, Callable, Float, Int, Key, Observation, Scalar, Theta
+from scorefold.types import Array, Callable, Float, Key, Observation, Scalar, Theta
 
 BLOCK = 32
 """Observations simulated together by `observe`."""
@@ -53,10 +54,10 @@ class Task:
         return theta, np.concatenate(blocks)[:n].astype(np.float64)
 
 
-# Blocks of one size: one compilation serves every n, and the same observation has the same bits whatever n is.
+# Blocks of one size: one compilation serves every n, and an observation has the same bits whatever n is.
 @partial(jax.jit, static_argnames="function")
 def _block(
-    function: Callable[..., Array], theta: Theta, root: Key, start: int | Int[Array, ""]
+    function: Callable[..., Array], theta: Theta, root: Key, start: ArrayLike
 ) -> Float[Array, "block x"]:
     keys = jax.vmap(lambda j: jax.random.fold_in(root, j))(start + jnp.arange(BLOCK))
     return function(jnp.broadcast_to(theta, (BLOCK, len(theta))), keys)
