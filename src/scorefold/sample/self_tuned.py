@@ -1,14 +1,17 @@
 """Self-tuned annealed Langevin: the cloud of draws chooses its own step.
 
-At every step, with A the covariance of the draws, F the covariance of their scores, and A = L Lᵀ:
+At every step each draw i has a near neighbour j. With A the second moment of the differences u_i - u_j and F that of the
+differences of their scores s_i - s_j, the preconditioner is the matrix geometric mean
 
-    Q = Lᵀ F L = V diag(q) Vᵀ,   M = L V diag(1/max(q, ¼)) Vᵀ Lᵀ,   a = e^{-h},
+    M = A # F⁻¹ = A^{1/2} (A^{1/2} F A^{1/2})^{-1/2} A^{1/2},   a = e^{-h},
     u ← u + (1-a) M s(u) + √(1-a²) M^{1/2} ξ.
 
-For a Gaussian target Q = I once the cloud has its covariance, M is that covariance, and the step is exact for any h. Where
-the cloud spans several modes, or lags behind the level, q grows in just those directions and the step shrinks in them to
-the modes' own width (F⁻¹), so nothing depends on the number of observations or on the task. The steps of the last level
-shrink from h to h/8, which removes what discretisation error is left for targets that are not Gaussian.
+Where the score is linear, s = -H (u - μ), F = H A H and so M = H⁻¹ exactly, whatever the cloud's own width and however far it
+lags behind the level: the step is then exact for any h. Differences between neighbours cancel what the draws of one mode
+have in common, so with several modes M is their own width and not the distance between them; in regions of negative
+curvature it is |H|⁻¹. M is kept below twice the cloud's covariance. Nothing depends on the number of observations or on
+the task. The steps of the last level shrink from h to h/8, which removes most of the discretisation error that targets
+other than Gaussian have.
 
 Annealed Langevin is due to "Generative modeling by estimating gradients of the data distribution" (Song and Ermon, 2019);
 moving a cloud with its own covariance to "Interacting Langevin diffusions" (Garbuno-Inigo, Hoffmann, Li and Stuart, 2020).
@@ -22,10 +25,11 @@ import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
-from scorefold.types import Array, Cloud, Float, Key, Scalar
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar
 
-SMALLEST_Q = 0.25
-OUTLYING = 6.0
+JITTER = 1e-6
+CANDIDATES = 64
+LARGEST_VARIANCE = 2.0
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,9 @@ class SelfTuned:
             u, level = carry
             key, h = at
             s = score(u, level)
-            root = preconditioner(u, s)
-            noise = jax.random.normal(key, u.shape)
+            key_noise, key_near = jax.random.split(key)
+            root = preconditioner(u, s, key_near)
+            noise = jax.random.normal(key_noise, u.shape)
             moved = u + (1 - jnp.exp(-h)) * (s @ root) @ root.T + jnp.sqrt(1 - jnp.exp(-2 * h)) * noise @ root.T
             size = (1 - jnp.exp(-2 * h)) * jnp.mean(jnp.sum(root**2, axis=1))
             return (moved, level), (size, identities(u, s))
@@ -69,15 +74,24 @@ class SelfTuned:
         return u, conclude(u, levels.gamma, size, checks)
 
 
-def preconditioner(u: Cloud, s: Cloud) -> Float[Array, "dim dim"]:
+def preconditioner(u: Cloud, s: Cloud, key: Key) -> Float[Array, "dim dim"]:
     """A square root of M, from the draws and their scores."""
     dim = u.shape[1]
     covariance = jnp.cov(u, rowvar=False).reshape(dim, dim)
-    covariance = covariance + 1e-6 * jnp.trace(covariance) / dim * jnp.eye(dim)
-    lower = jnp.linalg.cholesky(covariance)
-    projected = (s - s.mean(axis=0)) @ lower
-    length = jnp.sum(projected**2, axis=1)
-    # A few draws that lag far behind have enormous scores; they must not set the step for all the others.
-    weight = jnp.minimum(1.0, OUTLYING * jnp.median(length) / jnp.maximum(length, 1e-30))
-    q, vectors = jnp.linalg.eigh((weight[:, None] * projected).T @ projected / len(u))
-    return lower @ (vectors / jnp.sqrt(jnp.maximum(q, SMALLEST_Q)))
+    lower = jnp.linalg.cholesky(covariance + JITTER * jnp.trace(covariance) / dim * jnp.eye(dim))
+    v = jax.scipy.linalg.solve_triangular(lower, (u - u.mean(axis=0)).T, lower=True).T
+    near = neighbours(v, key)
+    dv, ds = v - v[near], (s - s[near]) @ lower
+    root = jnp.linalg.cholesky(dv.T @ dv / len(u) + JITTER * jnp.eye(dim))
+    q, vectors = jnp.linalg.eigh(root.T @ (ds.T @ ds / len(u)) @ root)
+    mean = root @ (vectors * jnp.maximum(q, JITTER**2) ** -0.25)
+    variances, vectors = jnp.linalg.eigh(mean @ mean.T)
+    return lower @ (vectors * jnp.sqrt(jnp.clip(variances, JITTER, LARGEST_VARIANCE)))
+
+
+def neighbours(v: Cloud, key: Key) -> Int[Array, "draws"]:
+    """For every draw the nearest of a few random other ones."""
+    count = len(v)
+    others = (jnp.arange(count)[:, None] + jax.random.randint(key, (1, CANDIDATES), 1, count)) % count
+    distance = jnp.sum((v[:, None] - v[others]) ** 2, axis=-1)
+    return jnp.take_along_axis(others, jnp.argmin(distance, axis=1)[:, None], axis=1)[:, 0]

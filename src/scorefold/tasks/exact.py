@@ -52,7 +52,7 @@ def log_density(mixture: GaussianMixture, theta: Theta) -> Scalar:
 def score(mixture: GaussianMixture, theta: Theta) -> Theta:
     """∇log p(θ)."""
     responsibilities = jax.nn.softmax(_log_joint(mixture, theta))
-    return responsibilities @ ((mixture.means - theta) / mixture.variances)
+    return jnp.sum(responsibilities[:, None] * (mixture.means - theta) / mixture.variances, axis=0)
 
 
 def composed_score(mixtures: GaussianMixture) -> Callable[[Cloud, HasGamma], Cloud]:
