@@ -1,1 +1,65 @@
-"""Posteriors over many observations from a simulator, by composing diffusion scores."""
+"""Posteriors over many observations from a simulator, by composing diffusion scores.
+
+    import scorefold as sf
+    prior = sf.Prior({"beta": scipy.stats.lognorm(0.5, scale=0.4), ...})
+    sims = sf.simulate(prior, simulator, budget=10_000, seed=0)
+    posterior = sf.fit(sims, method="f-npse", seed=0)
+    draws = posterior.sample(x_obs, draws=1_000, seed=0)
+
+Names are imported when they are first used, so that `import scorefold` is quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scorefold.errors import ScorefoldError
+    from scorefold.methods.npse import NPSE
+    from scorefold.posterior import Draws, Posterior, fit
+    from scorefold.prior import Prior
+    from scorefold.sample import Ancestral, Langevin, SelfTuned, Transitions
+    from scorefold.simulate.batched import Batched
+    from scorefold.simulate.run import simulate
+    from scorefold.train.fit import Training
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Ancestral": "sample",
+    "Batched": "simulate.batched",
+    "Draws": "posterior",
+    "Langevin": "sample",
+    "NPSE": "methods.npse",
+    "Posterior": "posterior",
+    "Prior": "prior",
+    "ScorefoldError": "errors",
+    "SelfTuned": "sample",
+    "Training": "train.fit",
+    "Transitions": "sample",
+    "fit": "posterior",
+    "simulate": "simulate.run",
+}
+
+__all__ = [
+    "NPSE",
+    "Ancestral",
+    "Batched",
+    "Draws",
+    "Langevin",
+    "Posterior",
+    "Prior",
+    "ScorefoldError",
+    "SelfTuned",
+    "Training",
+    "Transitions",
+    "fit",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scorefold' has no attribute {name!r}")
+    value = getattr(import_module(f"scorefold.{_HOMES[name]}"), name)
+    globals()[name] = value  # `simulate` is also a folder: the verb must win
+    return value

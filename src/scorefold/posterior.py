@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import methods
 from scorefold.compose.factorized import PRIOR_RULES, PriorRule, factorized, reference_sd
 from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
 from scorefold.methods.npse import NPSE
@@ -18,6 +19,7 @@ from scorefold.networks.ensemble import ScoreEnsemble, bucket
 from scorefold.noise import Level, levels
 from scorefold.prior import Prior
 from scorefold.sample import Ancestral, Info, Sampler, SelfTuned, Transitions
+from scorefold.simulate.cases import Simulations
 from scorefold.train.fit import History
 from scorefold.types import Array, Cloud, Key
 
@@ -52,6 +54,16 @@ class Draws:
             f"Draws({len(self.theta):,} × ({', '.join(self.names)}) given {self.observations:,} observations; "
             f"{trust}; {self.seconds:.1f} s)"
         )
+
+
+def fit(sims: Simulations, method: str | NPSE = "f-npse", seed: int = 0, progress: bool = False) -> "Posterior":
+    """Train on simulations, and get a posterior for any observations from the same simulator."""
+    if not isinstance(sims, Simulations):
+        raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(sims).__name__}")
+    _check_count("seed", seed, 0)
+    chosen = methods.get(method)
+    ensemble, history = chosen.train(sims, seed, progress)
+    return Posterior(sims.prior, chosen, ensemble, history, sims.shape, sims.set_size)
 
 
 @dataclass(frozen=True)

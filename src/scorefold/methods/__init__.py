@@ -1,5 +1,18 @@
 """Methods by name."""
 
+from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.npse import NPSE
 
 METHODS = {"f-npse": NPSE()}
+
+
+def get(method: str | NPSE) -> NPSE:
+    """A method by its name, or the configured one that was given."""
+    if isinstance(method, NPSE):
+        return method
+    if method not in METHODS:
+        raise ScorefoldError(
+            f"unknown method {method!r}. {closest(str(method), list(METHODS))} A configured method object such as "
+            "sf.NPSE(width=128) works too."
+        )
+    return METHODS[method]

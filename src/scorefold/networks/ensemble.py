@@ -13,7 +13,7 @@ import numpy as np
 
 from scorefold.networks.control import Control
 from scorefold.networks.gaussian_base import GaussianBase
-from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork
+from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork, residual_scale
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
 from scorefold.types import Array, Cloud, Float, Int
@@ -60,43 +60,70 @@ class ScoreEnsemble(eqx.Module):
 
     def total(self, sets: Sets) -> Callable[[Cloud, Level], Cloud]:
         """Σ_j s(u, t, X_j) over the real sets, as a function of the cloud and the level."""
-        length = min(CHUNK, len(sets.size))
-
-        def part(u: Cloud, level: Level, start: Array) -> Cloud:
-            def cut(v: Array, axis: int = 0) -> Array:
-                return jax.lax.dynamic_slice_in_dim(v, start, length, axis)
-
-            mean, size = cut(sets.mean), cut(sets.size)
-            real = (start + jnp.arange(length) < sets.count)[:, None]
-
-            def base(u: Array) -> Array:
-                each = jax.vmap(lambda m, s: self._any().base_score(u, level, Embedded(m, m, s)))(mean, size)
-                return jnp.sum(jnp.where(real, each, 0.0), axis=0)
-
-            def residual(network: ScoreNetwork, join: Array) -> Cloud:
-                def of_draw(u: Array) -> Array:
-                    each = jax.vmap(
-                        lambda j, m, s: self.member(network).residual_score(u, level, Embedded(j, m, s))
-                    )(join, mean, size)
-                    return jnp.sum(jnp.where(real, each, 0.0), axis=0)
-
-                return jax.vmap(of_draw)(u)
-
-            members = jax.vmap(residual)(self.network, cut(sets.join, 1))
-            gate = 1.0 if self.control is None else self.control.gate_at(level.t)
-            return jax.vmap(base)(u) + gate * jnp.mean(members, axis=0)
+        of_size = jax.nn.one_hot(sets.size - 1, self._sizes) * (jnp.arange(len(sets.size)) < sets.count)[:, None]
 
         def total(u: Cloud, level: Level) -> Cloud:
-            chunks = (sets.count + length - 1) // length
-            summed = jax.lax.fori_loop(0, chunks, lambda i, s: s + part(u, level, i * length), jnp.zeros_like(u))
-            if self.control is not None:
-                summed = summed - sets.count * self.control.mean_at(u, level.t)
-            return summed
+            gate = 1.0 if self.control is None else self.control.gate_at(level.t)
+            # One member after the other: on a CPU a batch of small matrix products is slower than a loop of them.
+            members = jax.lax.map(lambda m: self._residuals(*m, sets, of_size, u, level), (self.network, sets.join))
+            summed = self._bases(sets, of_size, u, level) + gate * jnp.mean(members, axis=0)
+            return summed if self.control is None else summed - sets.count * self.control.mean_at(u, level.t)
 
         return total
 
-    def _any(self) -> ScoreModel:
-        return self.member(self.network)
+    @property
+    def _sizes(self) -> int:
+        return 1 if self.base is None else self.base.weight.shape[0]
+
+    def _times(self, v: Float[Array, "sizes rows dim"], power: float, level: Level) -> Float[Array, "sizes rows dim"]:
+        """The base's covariance to a power, times vectors, for every set size."""
+        if self.base is None:
+            return v
+        rows = jax.vmap(self.base.times, in_axes=(0, None, None, None))
+        return jax.vmap(rows, in_axes=(0, None, None, 0))(v, power, level.gamma, jnp.arange(1, self._sizes + 1))
+
+    def _bases(self, sets: Sets, of_size: Float[Array, "sets sizes"], u: Cloud, level: Level) -> Cloud:
+        """Σ_j of the Gaussian bases' scores: linear in u, so its cost does not depend on the number of sets."""
+        if self.base is None:
+            return jnp.zeros_like(u)
+        pulls = jnp.sqrt(level.gamma) * of_size.T @ sets.mean  # (sizes, dim)
+        off = pulls[:, None] - of_size.sum(axis=0)[:, None, None] * u
+        return jnp.sum(self._times(off, -1.0, level), axis=0)
+
+    def _residuals(
+        self, network: ScoreNetwork, join: Float[Array, "sets width"], sets: Sets, of_size: Array, u: Cloud, level: Level
+    ) -> Cloud:
+        """Σ_j of one member's residual scores, chunk by chunk."""
+        length, sizes = min(CHUNK, len(sets.size)), self._sizes
+        z_parts = jax.vmap(jax.vmap(network.z_part))
+
+        def theta_parts(u: Cloud) -> Float[Array, "sizes draws width"]:
+            z = self._times(jnp.broadcast_to(u, (sizes, *u.shape)), -0.5, level)
+            return jax.vmap(network.theta_part, in_axes=(0, None))(u, level.t) + z_parts(z)
+
+        def outputs(parts: Array, start: Array) -> Float[Array, "sizes draws out"]:
+            join_c, mean, size, of_size_c = (
+                jax.lax.dynamic_slice_in_dim(v, start, length) for v in (join, sets.mean, sets.size, of_size)
+            )
+            index = jnp.minimum(size, sizes) - 1
+            z = self._times(jnp.broadcast_to(jnp.sqrt(level.gamma) * mean, (sizes, *mean.shape)), -0.5, level)
+            own = join_c - z_parts(z)[index, jnp.arange(length)]
+            pairs = parts[index] + own[:, None]
+            out = jax.vmap(network.head)(pairs.reshape(-1, pairs.shape[-1]))
+            return jnp.einsum("js,jno->sno", of_size_c, out.reshape(length, len(u), -1))
+
+        def chunk(start: Array, parts: Array) -> Cloud:
+            if network.shape.conservative:
+                return jax.grad(lambda u: jnp.sum(outputs(theta_parts(u), start)))(u)
+            return jnp.sum(self._times(outputs(parts, start), -0.5, level), axis=0)
+
+        def body(index: Array, carry: tuple[Cloud, Array]) -> tuple[Cloud, Array]:
+            summed, parts = carry
+            return summed + chunk(index * length, parts), parts
+
+        chunks = (sets.count + length - 1) // length
+        summed, _ = jax.lax.fori_loop(0, chunks, body, (jnp.zeros_like(u), theta_parts(u)))
+        return residual_scale(level, self.base is not None) * summed
 
 
 def bucket(sets: int) -> int:

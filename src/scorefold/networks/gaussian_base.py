@@ -30,15 +30,10 @@ class GaussianBase(eqx.Module):
         """μ(X)."""
         return self._of(self.weight, size) @ x_mean + self._of(self.offset, size)
 
-    def whiten(self, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim dim"]:
-        """The symmetric square root of (γ R + (1-γ) I)⁻¹."""
-        vectors = self._of(self.vectors, size)
-        return (vectors / jnp.sqrt(gamma * self._of(self.variances, size) + 1 - gamma)) @ vectors.T
-
-    def covariance(self, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim dim"]:
-        """γ R + (1-γ) I."""
-        vectors = self._of(self.vectors, size)
-        return (vectors * (gamma * self._of(self.variances, size) + 1 - gamma)) @ vectors.T
+    def times(self, v: Float[Array, "dim"], power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim"]:
+        """(γ R + (1-γ) I)^power v."""
+        vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
+        return vectors @ ((v @ vectors) * (gamma * variances + 1 - gamma) ** power)
 
     def _of(self, table: Float[Array, "sizes ..."], size: Int[Array, ""]) -> Float[Array, "..."]:
         # With one size only, no gather: what does not depend on the set is then computed once for all sets.

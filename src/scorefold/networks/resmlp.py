@@ -8,19 +8,36 @@ Kiros and Hinton, 2016) before each linear map.
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from scorefold.types import Array, Float, Key
+
+
+class Linear(eqx.Module):
+    """x ↦ x W + b, with W stored as (in, out): batched, this is one plain matrix product without a transpose."""
+
+    weight: Float[Array, "in out"]
+    bias: Float[Array, "out"] | None
+
+    def __init__(self, size_in: int, size_out: int, *, use_bias: bool = True, key: Key):
+        limit = size_in**-0.5
+        self.weight = jax.random.uniform(key, (size_in, size_out), minval=-limit, maxval=limit)
+        self.bias = jnp.zeros(size_out) if use_bias else None
+
+    def __call__(self, x: Float[Array, "in"]) -> Float[Array, "out"]:
+        y = x @ self.weight
+        return y if self.bias is None else y + self.bias
 
 
 class Block(eqx.Module):
     """h ← h + silu(W LN(h) + b)."""
 
     norm: eqx.nn.LayerNorm
-    linear: eqx.nn.Linear
+    linear: Linear
 
     def __init__(self, width: int, *, key: Key):
         self.norm = eqx.nn.LayerNorm(width)
-        self.linear = eqx.nn.Linear(width, width, key=key)
+        self.linear = Linear(width, width, key=key)
 
     def __call__(self, h: Float[Array, "width"]) -> Float[Array, "width"]:
         return h + jax.nn.silu(self.linear(self.norm(h)))
@@ -29,13 +46,13 @@ class Block(eqx.Module):
 class ResMLP(eqx.Module):
     """From `size_in` features to `width` features through `depth` hidden layers."""
 
-    first: eqx.nn.Linear
+    first: Linear
     blocks: tuple[Block, ...]
     norm: eqx.nn.LayerNorm
 
     def __init__(self, size_in: int, width: int, depth: int, *, key: Key):
         keys = jax.random.split(key, depth + 1)
-        self.first = eqx.nn.Linear(size_in, width, key=keys[0])
+        self.first = Linear(size_in, width, key=keys[0])
         self.blocks = tuple(Block(width, key=k) for k in keys[1:])
         self.norm = eqx.nn.LayerNorm(width)
 

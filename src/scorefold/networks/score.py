@@ -13,8 +13,8 @@ What its output f means depends on the base:
 The conservative form ("Should EBMs model the energy or the score?", Salimans and Ho, 2021) has a scalar output φ, and
 the residual score is √γ ∇φ (with the base) or -∇φ / √(1-γ) (without).
 
-Everything is written for one draw and one set. The join's linear maps are kept apart, so that under `vmap` over draws
-and sets the u part is computed once per draw, the X part once per set and the t part once per level.
+Everything is written for one draw and one set. The join is a sum of linear maps, one for each input, so that for many draws
+and sets the u part is needed once per draw, the X part once per set and the t part once per level (`ensemble.py`).
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.networks.gaussian_base import GaussianBase
-from scorefold.networks.resmlp import Block, ResMLP
+from scorefold.networks.resmlp import Block, Linear, ResMLP
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
 from scorefold.types import Array, Float, Int, Key, Scalar, Theta
@@ -58,19 +58,24 @@ def positional(t: Scalar, width: int) -> Float[Array, "width"]:
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
 
 
+def residual_scale(level: Level, base: bool) -> Scalar:
+    """What f is multiplied by: √γ with a base, -1/√(1-γ) without."""
+    return jnp.sqrt(level.gamma) if base else -1 / jnp.sqrt(1 - level.gamma)
+
+
 class ScoreNetwork(eqx.Module):
     """The trainable part: (u, z, t, X) ↦ f, or ↦ φ in the conservative form."""
 
     theta_mlp: ResMLP
     x_mlp: ResMLP
-    from_theta: eqx.nn.Linear
-    from_z: eqx.nn.Linear | None
-    from_x: eqx.nn.Linear
-    from_t: eqx.nn.Linear
-    from_size: eqx.nn.Linear
+    from_theta: Linear
+    from_z: Linear | None
+    from_x: Linear
+    from_t: Linear
+    from_size: Linear
     blocks: tuple[Block, ...]
     norm: eqx.nn.LayerNorm
-    out: eqx.nn.Linear
+    out: Linear
     shape: Shape = eqx.field(static=True)
 
     def __init__(self, shape: Shape, *, key: Key):
@@ -79,14 +84,14 @@ class ScoreNetwork(eqx.Module):
         self.shape = shape
         self.theta_mlp = ResMLP(shape.dim, width, shape.depth, key=next(keys))
         self.x_mlp = ResMLP(shape.x, width, shape.depth, key=next(keys))
-        self.from_theta = eqx.nn.Linear(width, width, key=next(keys))
-        self.from_z = eqx.nn.Linear(shape.dim, width, use_bias=False, key=next(keys)) if shape.base else None
-        self.from_x = eqx.nn.Linear(width, width, use_bias=False, key=next(keys))
-        self.from_t = eqx.nn.Linear(width, width, use_bias=False, key=next(keys))
-        self.from_size = eqx.nn.Linear(shape.largest_set, width, use_bias=False, key=next(keys))
+        self.from_theta = Linear(width, width, key=next(keys))
+        self.from_z = Linear(shape.dim, width, use_bias=False, key=next(keys)) if shape.base else None
+        self.from_x = Linear(width, width, use_bias=False, key=next(keys))
+        self.from_t = Linear(width, width, use_bias=False, key=next(keys))
+        self.from_size = Linear(shape.largest_set, width, use_bias=False, key=next(keys))
         self.blocks = tuple(Block(width, key=next(keys)) for _ in range(shape.depth - 1))
         self.norm = eqx.nn.LayerNorm(width)
-        out = eqx.nn.Linear(width, 1 if shape.conservative else shape.dim, key=next(keys))
+        out = Linear(width, 1 if shape.conservative else shape.dim, key=next(keys))
         if shape.base:  # start at the base itself
             out = jax.tree.map(jnp.zeros_like, out)
         self.out = out
@@ -98,14 +103,17 @@ class ScoreNetwork(eqx.Module):
         one_hot = jax.nn.one_hot(size - 1, self.shape.largest_set)
         return self.from_x(pooled) + self.from_size(one_hot)
 
-    def __call__(
-        self, theta: Theta, t: Scalar, join: Float[Array, "width"], whiten: Array, shift: Array
-    ) -> Float[Array, "out"]:
-        h = self.from_theta(self.theta_mlp(theta)) + self.from_t(positional(t, self.shape.width)) + join
-        if self.from_z is not None:  # z = whiten @ (theta - shift), kept apart: see the module's docstring
-            to_join = self.from_z.weight @ whiten
-            h = h + to_join @ theta - to_join @ shift
-        h = jax.nn.silu(h)
+    def theta_part(self, theta: Theta, t: Scalar) -> Float[Array, "width"]:
+        """The share of u and t in the join."""
+        return self.from_theta(self.theta_mlp(theta)) + self.from_t(positional(t, self.shape.width))
+
+    def z_part(self, z: Theta) -> Float[Array, "width"]:
+        """The share of z in the join; zero without a base."""
+        return jnp.zeros(self.shape.width) if self.from_z is None else self.from_z(z)
+
+    def head(self, join: Float[Array, "width"]) -> Float[Array, "out"]:
+        """From the join to f (or φ)."""
+        h = jax.nn.silu(join)
         for block in self.blocks:
             h = block(h)
         return self.out(self.norm(h))
@@ -132,24 +140,22 @@ class ScoreModel(eqx.Module):
         """The Gaussian base's score; zero without a base."""
         if self.base is None:
             return jnp.zeros_like(theta)
-        whiten = self.base.whiten(level.gamma, embedded.size)
-        precision = whiten @ whiten
-        return precision @ (jnp.sqrt(level.gamma) * embedded.mean) - precision @ theta
+        return -self.base.times(theta - jnp.sqrt(level.gamma) * embedded.mean, -1.0, level.gamma, embedded.size)
 
     def residual_score(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
         """What the network adds to the base (everything, without a base)."""
-        if self.base is None:
-            whiten, shift, scale = jnp.eye(theta.shape[0]), jnp.zeros_like(theta), -1 / jnp.sqrt(1 - level.gamma)
-        else:
-            whiten = self.base.whiten(level.gamma, embedded.size)
-            shift, scale = jnp.sqrt(level.gamma) * embedded.mean, jnp.sqrt(level.gamma)
+
+        def whiten(v: Theta) -> Theta:
+            return v if self.base is None else self.base.times(v, -0.5, level.gamma, embedded.size)
 
         def output(theta: Theta) -> Array:
-            return self.network(theta, level.t, embedded.join, whiten, shift)
+            z = whiten(theta - jnp.sqrt(level.gamma) * embedded.mean)
+            return self.network.head(self.network.theta_part(theta, level.t) + self.network.z_part(z) + embedded.join)
 
+        scale = residual_scale(level, self.base is not None)
         if self.network.shape.conservative:
             return scale * jax.grad(lambda theta: output(theta)[0])(theta)
-        return scale * (whiten @ output(theta))
+        return scale * whiten(output(theta))
 
     def __call__(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
         return self.base_score(theta, level, embedded) + self.residual_score(theta, level, embedded)

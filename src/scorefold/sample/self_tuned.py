@@ -37,9 +37,9 @@ class SelfTuned:
     """The default sampler."""
 
     levels: int = 25
-    steps: int = 4
-    h: float = 0.5
-    last: int = 16
+    steps: int = 2
+    h: float = 1.0
+    last: int = 12
     """Steps at the last level."""
 
     def __call__(
@@ -79,7 +79,9 @@ def preconditioner(u: Cloud, s: Cloud, key: Key) -> Float[Array, "dim dim"]:
     dim = u.shape[1]
     covariance = jnp.cov(u, rowvar=False).reshape(dim, dim)
     lower = jnp.linalg.cholesky(covariance + JITTER * jnp.trace(covariance) / dim * jnp.eye(dim))
-    v = jax.scipy.linalg.solve_triangular(lower, (u - u.mean(axis=0)).T, lower=True).T
+    # The inverse is formed first: a triangular solve for every draw would leave LAPACK's threads in the score's way.
+    inverse = jax.scipy.linalg.solve_triangular(lower, jnp.eye(dim), lower=True)
+    v = (u - u.mean(axis=0)) @ inverse.T
     near = neighbours(v, key)
     dv, ds = v - v[near], (s - s[near]) @ lower
     root = jnp.linalg.cholesky(dv.T @ dv / len(u) + JITTER * jnp.eye(dim))

@@ -45,11 +45,14 @@ def _sums(
             return member.residual_score(theta, level, member.embed(x, size))
 
         mean = jnp.mean(jax.vmap(of)(ensemble.network), axis=0)
-        metric = jnp.eye(len(u)) if ensemble.base is None else ensemble.base.covariance(level.gamma, size)
+
+        def metric(v: Array) -> Array:
+            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level.gamma, size)
+
         features = jnp.concatenate([jnp.ones(1), theta])
         return _Sums(
-            up=(-noise / sigma - base) @ metric @ residual,
-            down=mean @ metric @ mean,
+            up=(-noise / sigma - base) @ metric(residual),
+            down=mean @ metric(mean),
             gram=jnp.outer(features, features),
             base=jnp.outer(base + theta, features),
             residual=jnp.outer(residual, features),

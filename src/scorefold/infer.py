@@ -1,0 +1,112 @@
+"""One run from simulator to draws on a task with a known posterior, and what came of it."""
+
+import json
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from scorefold import methods, tasks
+from scorefold.diagnose.c2st import c2st
+from scorefold.diagnose.mmd import squared_mmd
+from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.errors import ScorefoldError
+from scorefold.posterior import Draws, Posterior, fit
+from scorefold.report import figures
+from scorefold.simulate.run import simulate
+
+REFERENCE_SEED = 1
+
+
+class Result(NamedTuple):
+    """Everything `infer` found out."""
+
+    settings: dict[str, str | int]
+    posterior: Posterior
+    draws: Draws
+    x_obs: np.ndarray
+    truth: np.ndarray
+    reference: np.ndarray
+    measures: dict[str, float]
+    seconds: dict[str, float]
+
+
+def infer(task_name: str, method: str, budget: int, n: int, draws: int, seed: int, console: Console) -> Result:
+    """Simulate, train, draw and compare."""
+    task = tasks.get(task_name)
+    methods.get(method)
+    if n < 1 or draws < 20:
+        raise ScorefoldError(f"expected n ≥ 1 observations and at least 20 draws to compare; got n = {n}, draws = {draws}")
+    shown = console.is_terminal
+    console.print(f"[bold]{task.title}[/]: {task.prior.dim} parameters, {n} observations, {budget:,} simulator calls")
+    seconds: dict[str, float] = {}
+
+    def timed(name, function, *args, **kwargs):  # noqa: ANN001, ANN002, ANN003, ANN202
+        started = time.perf_counter()
+        value = function(*args, **kwargs)
+        seconds[name] = time.perf_counter() - started
+        return value
+
+    sims = timed("simulate", simulate, task.prior, task.simulator, budget, seed=seed, progress=shown)
+    posterior = timed("train", fit, sims, method, seed=seed, progress=shown)
+    truth, x_obs = task.observe(n, seed + 1)
+    drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed)
+    drawn = timed("draw again", posterior.sample, x_obs, draws, seed)
+    reference = task.reference(x_obs, draws, REFERENCE_SEED)
+    shift, ratio = mean_shift(drawn.theta, reference), sd_ratio(drawn.theta, reference)
+    measures = {
+        "squared MMD": squared_mmd(drawn.theta, reference),
+        "C2ST": c2st(drawn.theta, reference),
+        "mean shift, root mean square": float(np.sqrt((shift**2).mean())),
+        "mean shift, largest": float(np.abs(shift).max()),
+        "sd ratio, mean": float(ratio.mean()),
+        "sd ratio, smallest": float(ratio.min()),
+        "sd ratio, largest": float(ratio.max()),
+    }
+    settings: dict[str, str | int] = {
+        "task": task_name, "method": method, "budget": budget, "n": n, "draws": draws, "seed": seed,
+    }  # fmt: skip
+    return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds)
+
+
+def table(result: Result) -> Table:
+    """Draws against the reference, in words a person can use."""
+    m, s = result.measures, result.seconds
+    info = result.draws.info
+    grid = Table("draws against the true posterior", "", "perfect", box=None, pad_edge=False, header_style="bold")
+    grid.add_row("C2ST (accuracy of telling them apart)", f"{m['C2ST']:.3f}", "0.5")
+    grid.add_row("squared MMD", f"{m['squared MMD']:.4f}", "0")
+    grid.add_row(
+        "shift of the means, in posterior sd",
+        f"{m['mean shift, root mean square']:.2f} (largest {m['mean shift, largest']:.2f})",
+        "0",
+    )
+    grid.add_row(
+        "ratio of the sds", f"{m['sd ratio, mean']:.2f} ({m['sd ratio, smallest']:.2f} – {m['sd ratio, largest']:.2f})", "1"
+    )
+    trust = "converged" if info.converged else "diverged" if info.diverged else "not converged"
+    grid.add_row("sampler", trust, "converged")
+    for name, value in s.items():
+        grid.add_row(f"seconds to {name}", f"{value:.1f}", "")
+    return grid
+
+
+def write(result: Result, out: Path) -> None:
+    """Figures, draws and a summary into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    settings, draws, history = result.settings, result.draws, result.posterior.history
+    title = f"{settings['task']}, {settings['method']}, n = {settings['n']}, {settings['budget']:,} simulations"
+    figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
+    figures.save(
+        figures.training_curve(history.train, history.validation[:, 1:], np.maximum(history.kept - 1, 0)), out / "training.png"
+    )
+    info = draws.info
+    figures.save(figures.sampler_health(info.gamma, info.step, info.q, info.stein), out / "sampler.png")
+    np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
+             reference=result.reference)  # fmt: skip
+    summary = {"settings": settings, "measures": result.measures, "seconds": result.seconds,
+               "converged": bool(info.converged), "diverged": bool(info.diverged)}  # fmt: skip
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
