@@ -1,0 +1,80 @@
+"""How right are learned posteriors? F-NPSE on tasks with a known posterior: C2ST, shift and sd ratio against it.
+
+    python benchmarks/accuracy.py                       # every task, n = 1, 8, 30: the defaults
+    python benchmarks/accuracy.py --no-base --tasks gaussian mixture
+
+Every figure is a mean and spread over trainings × parameter draws, none shared between trainings.
+"""
+
+import argparse
+import time
+import warnings
+from dataclasses import replace
+
+import jax
+import numpy as np
+
+from scorefold import tasks
+from scorefold.diagnose.c2st import c2st
+from scorefold.diagnose.mmd import squared_mmd
+from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.errors import ScorefoldError
+from scorefold.methods.npse import NPSE
+from scorefold.posterior import Posterior, fit
+from scorefold.simulate.run import simulate
+
+
+def cell(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> list[float]:
+    """C2ST, squared MMD, root mean square shift, mean sd ratio and convergence for one data set."""
+    _, x_obs = task.observe(n, 1_000 + seed)
+    reference = task.reference(x_obs, 1_000, seed)
+    try:
+        draws = posterior.sample(x_obs, 1_000, seed=seed)
+    except ScorefoldError:
+        return [1.0, np.nan, np.nan, np.nan, 0.0]
+    shift = np.sqrt((mean_shift(draws.theta, reference) ** 2).mean())
+    ratio = sd_ratio(draws.theta, reference).mean()
+    return [c2st(draws.theta, reference), squared_mmd(draws.theta, reference), shift, ratio, float(draws.info.converged)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=tasks.names())
+    parser.add_argument("--n", nargs="+", type=int, default=[1, 8, 30])
+    parser.add_argument("--budget", type=int, default=10_000)
+    parser.add_argument("--trainings", type=int, default=3)
+    parser.add_argument("--parameters", type=int, default=3)
+    parser.add_argument("--no-base", action="store_true", help="the paper's network, without the Gaussian base")
+    parser.add_argument("--no-control", action="store_true", help="without the correction by unseen cases")
+    parser.add_argument("--prior-rule", default="diffused")
+    parser.add_argument("--members", type=int, default=None)
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    method = NPSE(base=not chosen.no_base, control=not chosen.no_control, prior_rule=chosen.prior_rule)
+    if chosen.members:
+        method = replace(method, training=replace(method.training, members=chosen.members))
+    print(f"{jax.devices()[0].device_kind}; {chosen.trainings} trainings × {chosen.parameters} parameter draws; {method}")
+    print("task          n   C2ST (sd)      MMD²    shift  sd ratio  converged   train s")
+    for name in chosen.tasks:
+        task = tasks.get(name)
+        results: dict[int, list[list[float]]] = {n: [] for n in chosen.n}
+        spent = []
+        for training in range(chosen.trainings):
+            sims = simulate(task.prior, task.simulator, chosen.budget, seed=training)
+            started = time.perf_counter()
+            posterior = fit(sims, method, seed=training)
+            spent.append(time.perf_counter() - started)
+            for n in chosen.n:
+                rows = range(training * chosen.parameters, (training + 1) * chosen.parameters)
+                results[n] += [cell(posterior, task, n, seed) for seed in rows]
+        for n, rows in results.items():
+            c, mmd, shift, ratio, converged = np.asarray(rows).T
+            print(
+                f"{name:10s} {n:4d}   {c.mean():.3f} ({c.std():.3f})  {np.nanmean(mmd):.4f}  {np.nanmean(shift):.3f}  "
+                f"{np.nanmean(ratio):.3f}     {converged.mean():.2f}       {np.mean(spent):.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
