@@ -9,11 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scorefold import methods, tasks
+from scorefold import tasks
 from scorefold.diagnose.c2st import c2st
 from scorefold.diagnose.mmd import squared_mmd
 from scorefold.diagnose.moments import mean_shift, sd_ratio
-from scorefold.errors import ScorefoldError
 from scorefold.posterior import Draws, Posterior, fit
 from scorefold.report import figures
 from scorefold.simulate.run import simulate
@@ -37,9 +36,6 @@ class Result(NamedTuple):
 def infer(task_name: str, method: str, budget: int, n: int, draws: int, seed: int, console: Console) -> Result:
     """Simulate, train, draw and compare."""
     task = tasks.get(task_name)
-    methods.get(method)
-    if n < 1 or draws < 20:
-        raise ScorefoldError(f"expected n ≥ 1 observations and at least 20 draws to compare; got n = {n}, draws = {draws}")
     shown = console.is_terminal
     console.print(f"[bold]{task.title}[/]: {task.prior.dim} parameters, {n} observations, {budget:,} simulator calls")
     seconds: dict[str, float] = {}

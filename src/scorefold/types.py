@@ -14,5 +14,6 @@ Theta = Float[Array, "dim"]
 Cloud = Float[Array, "draws dim"]
 Observation = Float[Array, "x"]
 Key = PRNGKeyArray
+Count = int | Int[Array, ""]  # may be traced
 
-__all__ = ["Array", "Callable", "Cloud", "Float", "Int", "Key", "Observation", "Scalar", "Theta"]
+__all__ = ["Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta"]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from scorefold.noise import Level
-from scorefold.types import Cloud
+from scorefold.types import Cloud, Count, Scalar
 
 PriorRule = Literal["tempered", "diffused"]
 PRIOR_RULES: tuple[str, ...] = ("tempered", "diffused")
@@ -21,7 +21,7 @@ PRIOR_RULES: tuple[str, ...] = ("tempered", "diffused")
 Score = Callable[[Cloud, Level], Cloud]
 
 
-def factorized(total: Score, sets: int, prior_rule: PriorRule = "diffused") -> Score:
+def factorized(total: Score, sets: Count, prior_rule: PriorRule = "diffused") -> Score:
     """The composed score, from the sum of the sets' scores; `sets` may be traced."""
 
     def score(u: Cloud, level: Level) -> Cloud:
@@ -31,6 +31,6 @@ def factorized(total: Score, sets: int, prior_rule: PriorRule = "diffused") -> S
     return score
 
 
-def reference_sd(sets: int, prior_rule: PriorRule) -> float:
+def reference_sd(sets: Count, prior_rule: PriorRule) -> float | Scalar:
     """The sd of the distribution that the composed score has at the last level."""
     return sets**-0.5 if prior_rule == "tempered" else 1.0

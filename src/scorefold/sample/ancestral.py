@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
-from scorefold.types import Cloud, Key
+from scorefold.types import Cloud, Count, Key
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Ancestral:
     levels: int | None = None
 
     def __call__(
-        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: int
+        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: Count
     ) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
 

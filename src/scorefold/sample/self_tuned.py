@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
-from scorefold.types import Array, Cloud, Float, Int, Key, Scalar
+from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 JITTER = 1e-6
 CANDIDATES = 64
@@ -43,7 +43,7 @@ class SelfTuned:
     """Steps at the last level."""
 
     def __call__(
-        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: int
+        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: Count
     ) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
 

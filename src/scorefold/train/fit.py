@@ -40,10 +40,10 @@ class Training:
     """How the networks are trained."""
 
     members: int = 5
-    learning_rates: tuple[float, ...] = (1e-3,)
-    steps: int = 4_000
+    learning_rates: tuple[float, ...] = (2e-3,)
+    steps: int = 3_000
     batch: int = 256
-    weight_decay: float = 0.3
+    weight_decay: float = 1.0
     """Decoupled, on matrices only."""
     average: float = 0.999
     """Of the weights' exponential moving average."""

@@ -1,0 +1,21 @@
+"""Every test runs on the CPU, with the shapes in scorefold's annotations checked (jaxtyping, beartype)."""
+
+import os
+
+os.environ["JAX_PLATFORMS"] = "cpu"  # jax reads it when it is imported, below
+
+import jaxtyping
+import pytest
+
+jaxtyping.install_import_hook("scorefold", "beartype.beartype")
+
+
+def pytest_configure(config):
+    # In pyproject.toml this line would import scorefold.errors before the hook is there.
+    config.addinivalue_line("filterwarnings", "error::scorefold.errors.ScorefoldWarning")
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Annotations go unchecked, as users have it: for arguments that a public function must refuse itself."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)

@@ -1,0 +1,456 @@
+"""The score network and what surrounds it, against closed forms and plain loops.
+
+Statistical comparisons use fixed seeds; on fresh ones the false-failure rate is stated at each of them.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+
+from scorefold.networks.control import Control
+from scorefold.networks.ensemble import CHUNK, ScoreEnsemble, bucket
+from scorefold.networks.gaussian_base import SMALLEST_VARIANCE, GaussianBase, fit_gaussian_base
+from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape, positional, residual_scale
+from scorefold.networks.standardize import KNEE, Standardize, fit_standardize
+from scorefold.noise import Level, levels
+
+DIM, X, LARGEST = 2, 3, 3
+FORMS = {
+    f"{'base' if base else 'no base'}, {'conservative' if conservative else 'free'}": (base, conservative)
+    for base in (True, False)
+    for conservative in (False, True)
+}
+LEVELS = levels("log-snr", 9)
+
+
+def level(index: int) -> Level:
+    return jax.tree.map(lambda v: v[index], LEVELS)
+
+
+def normal(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), jnp.float32)
+
+
+# Standardisation
+
+
+def test_standardize_centres_and_scales_robustly():
+    rng = np.random.default_rng(0)
+    x = rng.normal([3.0, -50.0], [0.1, 20.0], size=(20_000, 2))
+    clean = fit_standardize(x)
+    # Median and interquartile range of a normal have sd 1.25 and 1.36 σ/√n: 0.05 σ is 5 of them, 6 times in 10⁷.
+    np.testing.assert_allclose(clean.centre, [3.0, -50.0], atol=0.05 * np.array([0.1, 20.0]).max())
+    np.testing.assert_allclose(clean.scale, [0.1, 20.0], rtol=0.05)
+    x[:200] = [1e9, -1e30]
+    dirty = fit_standardize(x)
+    np.testing.assert_allclose(dirty.scale, clean.scale, rtol=0.05)
+    z = np.asarray(jax.vmap(dirty)(jnp.asarray(x, jnp.float32)))
+    assert np.isfinite(z).all()
+    assert (z[:200, 0] > KNEE).all()
+    assert (z[:200, 1] < -KNEE).all()
+    assert np.abs(z).max() < 100
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0, -1e6, 1e-12])
+def test_a_constant_column_is_left_at_zero(value):
+    x = np.column_stack([np.full(100, value), np.arange(100.0)])
+    standardize = fit_standardize(x)
+    assert standardize.scale[0] == 1
+    z = np.asarray(jax.vmap(standardize)(jnp.asarray(x, jnp.float32)))
+    np.testing.assert_array_equal(z[:, 0], 0)
+    assert z[:, 1].std() > 0.5
+
+
+def test_a_mostly_constant_column_is_scaled_by_its_sd():
+    x = np.zeros((100, 1))
+    x[:20] = 10.0  # sd 4, interquartile range 0
+    np.testing.assert_allclose(fit_standardize(x).scale, 4.0)
+
+
+def test_standardize_is_odd_increasing_and_smooth_at_the_knee():
+    standardize = Standardize(jnp.zeros(1), jnp.full(1, 2.0))
+    of = jax.jit(jax.vmap(lambda z: standardize(2 * z[None])[0]))
+    z = np.concatenate([np.linspace(-20, 20, 4001), np.logspace(1.5, 30, 100)]).astype(np.float32)
+    y = np.asarray(of(z))
+    assert (np.diff(y) > 0).all()
+    np.testing.assert_array_equal(np.asarray(of(-z)), -y)
+    inside = np.abs(z) <= KNEE
+    np.testing.assert_array_equal(y[inside], z[inside])
+    beyond = np.abs(z[~inside]) - KNEE
+    np.testing.assert_allclose(np.abs(y[~inside]), KNEE + np.log1p(beyond), rtol=1e-6)
+    step = 1e-2  # the slope is 1 on either side
+    around = np.asarray(of(jnp.asarray([KNEE - step, KNEE, KNEE + step])))
+    np.testing.assert_allclose(np.diff(around), step, rtol=1e-2)
+
+
+# The Gaussian base
+
+A = np.array([[1.0, 0.3], [-0.5, 0.8], [0.2, 0.6]])
+B = np.array([0.5, -1.0, 2.0])
+NOISE = np.array([0.5, 1.0, 0.8])  # variances
+
+
+def conjugate(size):
+    """W, c and R of u | x̄ for u ~ N(0, I), x_j = A u + B + noise, x̄ the mean of `size` of them."""
+    precision = size / NOISE
+    R = np.linalg.inv(np.eye(DIM) + A.T * precision @ A)
+    W = R @ A.T * precision
+    return W, -W @ B, R
+
+
+def linear_cases(count, largest, seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, largest + 1, count)
+    u = rng.standard_normal((count, DIM))
+    x_mean = u @ A.T + B + rng.standard_normal((count, X)) * np.sqrt(NOISE / sizes[:, None])
+    return x_mean, sizes, u
+
+
+@pytest.mark.parametrize("largest", [1, 3])
+def test_base_recovers_the_conjugate_posterior(largest):
+    x_mean, sizes, u = linear_cases(20_000 * largest, largest, seed=1)
+    base = fit_gaussian_base(x_mean, sizes, u, largest)
+    for size in range(1, largest + 1):
+        W, c, R = conjugate(size)
+        count = (sizes == size).sum()
+        inverse = np.linalg.inv(A @ A.T + np.diag(NOISE / size))  # of the covariance of x̄
+        se_W = np.sqrt(np.outer(np.diag(R), np.diag(inverse)) / count)
+        se_c = np.sqrt(np.diag(R) * (1 + B @ inverse @ B) / count)
+        se_R = np.sqrt((np.outer(np.diag(R), np.diag(R)) + R**2) / count)
+        vectors, variances = (np.asarray(v[size - 1], np.float64) for v in (base.vectors, base.variances))
+        # 5.5 standard errors, 4 times in 10⁸; 44 comparisons: once in 600,000 seeds.
+        assert (np.abs(base.weight[size - 1] - W) < 5.5 * se_W).all()
+        assert (np.abs(base.offset[size - 1] - c) < 5.5 * se_c).all()
+        assert (np.abs(vectors * variances @ vectors.T - R) < 5.5 * se_R).all()
+
+
+def predictions(base, x_mean):
+    return np.asarray(jax.vmap(lambda x: base.mean(x, jnp.asarray(1)))(jnp.asarray(x_mean, jnp.float32)))
+
+
+def test_collinear_and_constant_columns_do_no_harm():
+    x_mean, sizes, u = linear_cases(500, 1, seed=2)
+    wide = np.column_stack([x_mean, x_mean, x_mean.sum(axis=1), np.full(500, 3.0), 1e-9 * x_mean[:, 0]])
+    narrow_base, wide_base = (fit_gaussian_base(x, sizes, u, 1) for x in (x_mean, wide))
+    np.testing.assert_allclose(predictions(wide_base, wide), predictions(narrow_base, x_mean), atol=0.01)
+    np.testing.assert_allclose(wide_base.variances, narrow_base.variances, rtol=0.02)
+
+
+def calibration(cases, features, seed=3):
+    """Mean squared error on fresh cases, whole and in units of what the base itself expects."""
+    rng = np.random.default_rng(seed)
+    x_mean, sizes, u = linear_cases(cases + 1000, 1, seed)
+    x_mean = np.column_stack([x_mean, rng.standard_normal((len(u), features - X))])
+    base = fit_gaussian_base(x_mean[:cases], sizes[:cases], u[:cases], 1)
+    missed = u[cases:] - predictions(base, x_mean[cases:])
+    whitened = missed @ np.asarray(base.vectors[0]) / np.sqrt(base.variances[0])
+    assert np.isfinite(missed).all()
+    return np.mean(missed**2), np.mean(whitened**2)
+
+
+# On 300 other seeds for each row the largest values were 1.16 and 2.1.
+@pytest.mark.parametrize(
+    ("cases", "features"),
+    [
+        (100, 5),
+        (100, 50),
+        *(
+            pytest.param(
+                *sizes,
+                marks=pytest.mark.xfail(
+                    strict=True,
+                    reason="with cases ≤ features + 1, max(free, 1e-3) makes cross-validation choose to interpolate: R → 0",
+                ),
+            )
+            for sizes in ((40, 40), (30, 100))
+        ),
+    ],
+)
+def test_many_features_do_no_harm(cases, features):
+    error, calibrated = calibration(cases, features)
+    assert error < 1.5  # the prior alone has 1
+    assert calibrated < 4  # 1 where the base knows how wrong it is
+
+
+@pytest.mark.xfail(strict=True, reason="one case is interpolated (R = 1e-6 I), and none gives NaN")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("cases", [0, 1, 2])
+def test_a_set_size_with_hardly_any_cases_does_no_harm(cases):
+    """With m = 30 and 1,000 calls every size has two cases on average, and some have none."""
+    x_mean, _, u = linear_cases(200, 1, seed=4)
+    sizes = np.where(np.arange(200) < cases, 2, 1)
+    base = fit_gaussian_base(x_mean, sizes, u, 2)
+    assert all(np.isfinite(v).all() for v in jax.tree.leaves(base))
+    assert (base.variances[1] > 0.01).all()
+
+
+def test_variances_stay_within_their_bounds():
+    """Also where x says everything (R = 0) or nothing (R = I)."""
+    rng = np.random.default_rng(5)
+    u = rng.standard_normal((300, 1))
+    ones = np.ones(300, int)
+    known, unknown = (fit_gaussian_base(x, ones, u, 1) for x in (3 * u, rng.standard_normal((300, 1))))
+    np.testing.assert_allclose(known.variances, SMALLEST_VARIANCE)
+    np.testing.assert_allclose(known.weight, 1 / 3, rtol=1e-4)
+    assert 0.5 < unknown.variances[0, 0] <= 1  # sd 0.08 below 1: never
+    assert jnp.abs(unknown.weight).max() < 0.4  # sd 0.06: 3 times in 10¹¹
+
+
+def some_base(sizes=LARGEST, seed=6):
+    rng = np.random.default_rng(seed)
+    vectors = np.stack([np.linalg.qr(rng.standard_normal((DIM, DIM)))[0] for _ in range(sizes)])
+    return GaussianBase(
+        normal(seed, sizes, DIM, X),
+        normal(seed + 1, sizes, DIM),
+        jnp.asarray(vectors, jnp.float32),
+        jnp.asarray(rng.uniform(0.05, 0.9, (sizes, DIM)), jnp.float32),
+    )
+
+
+def diffused_covariance(base, size, gamma):
+    row = 0 if len(base.weight) == 1 else size - 1
+    vectors = np.asarray(base.vectors[row], np.float64)
+    return gamma * (vectors * np.asarray(base.variances[row], np.float64)) @ vectors.T + (1 - gamma) * np.eye(
+        DIM
+    )
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.3, 0.999, 1.0])
+@pytest.mark.parametrize("power", [-1.0, -0.5, 0.5, 1.0])
+@pytest.mark.parametrize("base", [some_base(), some_base(1)], ids=["three sizes", "one size"])
+def test_times_is_the_matrix_power(base, power, gamma):
+    v = normal(7, DIM)
+    for size in range(1, LARGEST + 1):
+        values, vectors = np.linalg.eigh(diffused_covariance(base, size, gamma))
+        wanted = vectors * values**power @ vectors.T @ np.asarray(v, np.float64)
+        result = base.times(v, power, jnp.asarray(gamma), jnp.asarray(size))
+        np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=1e-5)
+
+
+# One network
+
+
+def shaken(network, seed):
+    """Every array moved by noise, so that nothing is zero by construction."""
+    leaves, tree = jax.tree.flatten(network)
+    return jax.tree.unflatten(tree, [v + 0.5 * normal([seed, i], *v.shape) for i, v in enumerate(leaves)])
+
+
+STANDARDIZE = Standardize(normal(8, X), 0.5 + jnp.abs(normal(9, X)))
+
+
+def some_model(form, largest=LARGEST, seed=10, fresh=False):
+    with_base, conservative = FORMS[form]
+    shape = Shape(DIM, X, largest, width=8, depth=2, conservative=conservative, base=with_base)
+    network = ScoreNetwork(shape, key=jax.random.key(seed))
+    base = some_base(largest) if with_base else None
+    return ScoreModel(network if fresh else shaken(network, seed), STANDARDIZE, base)
+
+
+@eqx.filter_jit
+def score(model, u, at, x, size):
+    return model(u, at, model.embed(x, size))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_fresh_network_adds_nothing_to_a_base(form):
+    model = some_model(form, fresh=True)
+    residual = model.residual_score(normal(11, DIM), level(4), model.embed(normal(12, 2, X), jnp.asarray(2)))
+    assert (residual == 0).all() == FORMS[form][0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("index", [0, 4, 8])
+def test_the_base_alone_is_the_diffused_gaussian_score(index, size):
+    model, at = some_model("base, free", fresh=True), level(index)
+    u, x, gamma = normal(13, DIM), normal(14, LARGEST, X), float(at.gamma)
+    z = np.asarray(jax.vmap(STANDARDIZE)(x), np.float64)[:size].mean(axis=0)
+    mean = np.asarray(model.base.weight[size - 1]) @ z + np.asarray(model.base.offset[size - 1])
+    off = np.asarray(u, np.float64) - np.sqrt(gamma) * mean
+    wanted = -np.linalg.solve(diffused_covariance(model.base, size, gamma), off)
+    np.testing.assert_allclose(score(model, u, at, x, jnp.asarray(size)), wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_order_of_a_set_and_its_padding_do_not_matter(form):
+    model, u, x = some_model(form), normal(15, DIM), normal(16, 3, X)
+    two = score(model, u, level(3), x, jnp.asarray(2))
+    swapped = score(model, u, level(3), x[jnp.asarray([1, 0, 2])], jnp.asarray(2))
+    padded = score(model, u, level(3), x.at[2].set(1e6), jnp.asarray(2))
+    np.testing.assert_allclose(swapped, two, rtol=1e-4)
+    np.testing.assert_array_equal(padded, two)
+    assert np.abs(score(model, u, level(3), x, jnp.asarray(3)) - two).max() > 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_the_conservative_form_is_a_gradient(form):
+    model = some_model(form)
+    embedded = model.embed(normal(17, 2, X), jnp.asarray(2))
+    jacobians = jax.jit(jax.vmap(jax.jacfwd(lambda u: model(u, level(2), embedded))))(normal(18, 20, DIM))
+    asymmetry = np.abs(jacobians[:, 0, 1] - jacobians[:, 1, 0]) / np.abs(jacobians).max(axis=(1, 2))
+    if FORMS[form][1]:
+        assert asymmetry.max() < 1e-4
+    else:
+        assert asymmetry.max() > 0.01
+
+
+def test_outputs_are_noise_without_a_base_and_of_order_one_with_it():
+    at = level(2)
+    np.testing.assert_allclose(residual_scale(at, True), np.sqrt(at.gamma), rtol=1e-6)
+    np.testing.assert_allclose(residual_scale(at, False), -1 / np.sqrt(1 - at.gamma), rtol=1e-5)
+
+
+def test_positional_tells_every_level_from_every_other():
+    codes = np.asarray(jax.vmap(lambda t: positional(t, 8))(levels("log-snr", 400).t))
+    distance = np.linalg.norm(codes[:, None] - codes, axis=-1) + 10 * np.eye(400)
+    assert distance.min() > 1e-2
+    assert np.abs(codes).max() <= 1
+
+
+def test_shapes_are_checked():
+    with pytest.raises(TypeCheckError):
+        STANDARDIZE(jnp.zeros((2, X)))
+
+
+# The ensemble's total against the plain sum
+
+MEMBERS, DRAWS = 2, 5
+
+
+class Problem(NamedTuple):
+    ensemble: ScoreEnsemble
+    x: jax.Array
+    sizes: np.ndarray
+    u: jax.Array
+
+
+def some_control(seed=30):
+    t = jnp.asarray([1.0, 4.0, 9.0])
+    return Control(t, jnp.asarray([0.2, 0.5, 0.9]), normal(seed, 3, DIM), normal(seed + 1, 3, DIM, DIM))
+
+
+def some_problem(form, largest, count, control=True):
+    members = [some_model(form, largest, seed) for seed in range(20, 20 + MEMBERS)]
+    stacked = jax.tree.map(lambda *v: jnp.stack(v), *(m.network for m in members))
+    ensemble = ScoreEnsemble(stacked, STANDARDIZE, members[0].base, some_control() if control else None)
+    sizes = 1 + np.arange(count) % largest
+    return Problem(ensemble, normal(24, count, largest, X), sizes, normal(25, DRAWS, DIM))
+
+
+@eqx.filter_jit
+def total(ensemble, x, sizes, count, u, at):
+    return ensemble.total(ensemble.embed(x, sizes, count))(u, at)
+
+
+def padded_total(problem, at, length, garbage=0.0):
+    """`total` with the sets padded to `length`."""
+    more = length - len(problem.sizes)
+    x = jnp.concatenate([problem.x, jnp.full((more, *problem.x.shape[1:]), garbage)])
+    sizes = jnp.asarray(np.concatenate([problem.sizes, np.ones(more, int)]), jnp.int32)
+    return total(problem.ensemble, x, sizes, jnp.asarray(len(problem.sizes)), problem.u, at)
+
+
+def plain_total(problem, at):
+    """Σ_j (base + gate · mean of the residuals - b), by a loop over sets, draws and members."""
+    ensemble, summed = problem.ensemble, np.zeros((DRAWS, DIM))
+    gate = 1.0 if ensemble.control is None else float(ensemble.control.gate_at(at.t))
+    models = [ensemble.member(jax.tree.map(lambda v, m=m: v[m], ensemble.network)) for m in range(MEMBERS)]
+    for x, size in zip(problem.x, problem.sizes, strict=True):
+        for draw, u in enumerate(problem.u):
+            whole = [score(model, u, at, x, jnp.asarray(size)) for model in models]
+            base = base_score(models[0], u, at, x, jnp.asarray(size))
+            summed[draw] += base + gate * (np.mean(whole, axis=0) - base)
+    if ensemble.control is not None:
+        summed -= len(problem.sizes) * np.asarray(ensemble.control.mean_at(problem.u, at.t))
+    return summed
+
+
+@eqx.filter_jit
+def base_score(model, u, at, x, size):
+    return model.base_score(u, at, model.embed(x, size))
+
+
+def assert_close(result, wanted):
+    np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("largest", [1, 3])
+@pytest.mark.parametrize("form", FORMS)
+def test_total_is_the_sum_over_sets_of_the_mean_over_members(form, largest):
+    problem = some_problem(form, largest, count=CHUNK + 3)
+    for index in (0, 5):
+        assert_close(padded_total(problem, level(index), 2 * CHUNK), plain_total(problem, level(index)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_total_of_one_set_is_its_score(form):
+    problem = some_problem(form, 1, count=1, control=False)
+    assert_close(padded_total(problem, level(3), 1), plain_total(problem, level(3)))
+
+
+@pytest.mark.parametrize("length", [4, CHUNK, 4 * CHUNK])
+def test_total_does_not_depend_on_the_padding(length):
+    problem = some_problem("base, free", 3, count=4)
+    assert_close(padded_total(problem, level(3), length, garbage=1e4), padded_total(problem, level(3), 4))
+
+
+def test_a_new_number_of_sets_within_a_bucket_does_not_recompile():
+    traces = []
+
+    @eqx.filter_jit
+    def counted(*arguments):
+        traces.append(None)
+        return total(*arguments)
+
+    problem = some_problem("base, free", 1, count=16)
+    sizes, results = jnp.asarray(problem.sizes, jnp.int32), []
+    for count in (9, 12, 16):
+        assert bucket(count) == 16
+        results.append(counted(problem.ensemble, problem.x, sizes, jnp.asarray(count), problem.u, level(3)))
+    assert len(traces) == 1
+    assert np.ptp(np.stack(results), axis=0).min() > 0
+
+
+def test_buckets_are_few_and_not_much_too_large():
+    counts = [*range(1, 2000), *(2**k + d for k in range(11, 25) for d in (-1, 0, 1))]
+    for count in counts:
+        size = bucket(count)
+        assert count <= size < 2 * count or count == size == 1
+        assert size & (size - 1) == 0
+        assert size % min(CHUNK, size) == 0
+
+
+# Control
+
+
+def test_control_is_linear_between_its_knots_and_constant_beyond():
+    control = some_control()
+    u = normal(32, 4, DIM)
+    for t, weights in {
+        1.0: (1, 0, 0),
+        2.5: (0.5, 0.5, 0),
+        4.0: (0, 1, 0),
+        8.0: (0, 0.2, 0.8),
+        9.0: (0, 0, 1),
+    }.items():
+        gate, offset, slope = (
+            np.tensordot(weights, v, 1) for v in (control.gate, control.offset, control.slope)
+        )
+        np.testing.assert_allclose(control.gate_at(jnp.asarray(t)), gate, rtol=1e-5)
+        np.testing.assert_allclose(
+            control.mean_at(u, jnp.asarray(t)), offset + u @ slope.T, rtol=1e-4, atol=1e-5
+        )
+    for outside, end in ((0.0, 1.0), (99.0, 9.0)):
+        assert control.gate_at(jnp.asarray(outside)) == control.gate_at(jnp.asarray(end))
+
+
+def test_control_mean_is_affine_in_u():
+    control, t = some_control(), jnp.asarray(3.0)
+    u, v = normal(33, 4, DIM), normal(34, 4, DIM)
+    sides = [control.mean_at(w, t) for w in (2 * u - v, u, v)]
+    np.testing.assert_allclose(sides[0], 2 * sides[1] - sides[2], atol=1e-5)
