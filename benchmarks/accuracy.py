@@ -34,7 +34,13 @@ def cell(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> list
         return [1.0, np.nan, np.nan, np.nan, 0.0]
     shift = np.sqrt((mean_shift(draws.theta, reference) ** 2).mean())
     ratio = sd_ratio(draws.theta, reference).mean()
-    return [c2st(draws.theta, reference), squared_mmd(draws.theta, reference), shift, ratio, float(draws.info.converged)]
+    return [
+        c2st(draws.theta, reference),
+        squared_mmd(draws.theta, reference),
+        shift,
+        ratio,
+        float(draws.info.converged),
+    ]
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""The factorized rule against closed forms: limiting cases, the conjugate Gaussian, every task's own likelihood."""
+"""The factorized rule against closed forms: one set, the conjugate Gaussian, every task's own likelihood."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +24,13 @@ def exact_total(name, x):
     return composed_score(jax.vmap(tasks.get(name).single_posterior)(jnp.asarray(x, jnp.float32)))
 
 
+@partial(jax.jit, static_argnames=("name", "rule"))
+def _composed(name, rule, x, at, u):
+    return factorized(exact_total(name, x), len(x), rule)(u, at)
+
+
 def composed(name, x, rule, at, u=CLOUD):
-    return np.asarray(factorized(exact_total(name, x), len(x), rule)(jnp.asarray(u, jnp.float32), at))
+    return np.asarray(_composed(name, rule, x, at, jnp.asarray(u, jnp.float32)))
 
 
 # One set
@@ -57,19 +64,17 @@ def test_conjugate_gaussian(rule, n, gamma, remaining):
 
 
 @pytest.mark.parametrize("rule", PRIOR_RULES)
-@pytest.mark.parametrize("n", [1, 5, 30])
+@pytest.mark.parametrize("n", [1, 8])
 def test_without_noise_it_is_the_score_of_the_conjugate_posterior(rule, n):
     _, x = tasks.get("gaussian").observe(n, 1)
     precision = 1 + n / VARIANCES
     expected = x.sum(0) / VARIANCES - precision * CLOUD
-    np.testing.assert_allclose(
-        composed("gaussian", x, rule, level(1.0, 1.0)), expected, rtol=1e-4, atol=1e-5 * n
-    )
+    np.testing.assert_allclose(composed("gaussian", x, rule, level(1.0, 1.0)), expected, rtol=1e-4, atol=1e-5 * n)
 
 
 @pytest.mark.parametrize("rule", PRIOR_RULES)
 @pytest.mark.parametrize("name", tasks.names())
-@pytest.mark.parametrize("n", [1, 4, 20])
+@pytest.mark.parametrize("n", [1, 10])
 def test_without_noise_it_is_the_gradient_of_the_tasks_log_posterior(name, n, rule):
     # The prior of these tasks is N(0, I), so that u = θ.
     task = tasks.get(name)
@@ -80,10 +85,8 @@ def test_without_noise_it_is_the_gradient_of_the_tasks_log_posterior(name, n, ru
         likelihoods = jax.vmap(task.log_likelihood, in_axes=(None, 0))(theta, jnp.asarray(x, jnp.float32))
         return likelihoods.sum() - jnp.sum(theta**2) / 2
 
-    expected = jax.vmap(jax.grad(log_posterior))(u)
-    np.testing.assert_allclose(
-        composed(name, x, rule, level(1.0, 1.0), u), expected, rtol=2e-3, atol=2e-4 * n
-    )
+    expected = jax.jit(jax.vmap(jax.grad(log_posterior)))(u)
+    np.testing.assert_allclose(composed(name, x, rule, level(1.0, 1.0), u), expected, rtol=2e-3, atol=2e-4 * n)
 
 
 def test_the_prior_counts_sets_not_observations():
@@ -117,7 +120,7 @@ def test_reference_sd():
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("rule", PRIOR_RULES)
-@pytest.mark.parametrize("n", [1, 3, 10])
+@pytest.mark.parametrize("n", [1, 8])
 def test_reference_sd_is_that_of_the_score_at_the_last_level(schedule, rule, n):
     # Up to what is left of the observations there: a pull of about n √γ_T.
     _, x = tasks.get("gaussian").observe(n, 0)

@@ -220,10 +220,7 @@ def test_c2st_stays_below_the_best_classifier():
     """Two Gaussians at distance |δ| = 2 are told apart at best with probability Φ(|δ|/2) = 0.841."""
     n, dim, pairs = 200, 10, 3
     accuracy = np.mean(
-        [
-            c2st(gaussian(seed, n, dim, mean=2 / np.sqrt(dim)), gaussian(seed + 100, n, dim))
-            for seed in range(300, 300 + pairs)
-        ]
+        [c2st(gaussian(seed, n, dim, mean=2 / np.sqrt(dim)), gaussian(seed + 100, n, dim)) for seed in range(300, 300 + pairs)]
     )
     best = norm.cdf(1)
     noise = np.sqrt(best * (1 - best) / (2 * n * pairs))

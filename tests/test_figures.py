@@ -240,9 +240,7 @@ def test_sampler_health_survives_zeros():
 
 @pytest.mark.parametrize("dim", [1, 4, 10])
 def test_save_writes_a_png_of_sane_size(tmp_path, dim):
-    path = save(
-        corner(normal(200, dim), names(dim), title="title"), tmp_path / "new" / "folder" / "corner.png"
-    )
+    path = save(corner(normal(200, dim), names(dim), title="title"), tmp_path / "new" / "folder" / "corner.png")
     width, height = pixels(path)
     assert 500 < width < 2500
     assert 400 < height < 2500

@@ -65,9 +65,7 @@ def test_the_schedule_is_a_function_of_t_over_T(name):
     coarse, fine = levels(name, 200), levels(name, 400)
     np.testing.assert_allclose(coarse.gamma, fine.gamma[1::2], atol=0.015)
     assert abs(np.log(coarse.gamma[-1] / fine.gamma[-1])) < 0.25
-    assert abs(np.log((1 - coarse.gamma[0]) / (1 - fine.gamma[0]))) < 1, (
-        "one step of the coarse is two of the fine"
-    )
+    assert abs(np.log((1 - coarse.gamma[0]) / (1 - fine.gamma[0]))) < 1, "one step of the coarse is two of the fine"
 
 
 @pytest.mark.parametrize("T", [2, *LENGTHS])

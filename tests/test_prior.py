@@ -354,9 +354,7 @@ REFUSED = {
         "positive definite covariance",
     ),
     "not positive": (
-        lambda: Prior(
-            dist.MultivariateNormal(np.zeros(2), np.array([[1, 2], [2, 1.0]]), validate_args=False)
-        ),
+        lambda: Prior(dist.MultivariateNormal(np.zeros(2), np.array([[1, 2], [2, 1.0]]), validate_args=False)),
         "positive definite covariance",
     ),
     "not symmetric": (

@@ -80,9 +80,7 @@ def test_a_larger_budget_continues_a_smaller_one(simulator, m):
     assert len(large.theta) > len(small.theta)
     np.testing.assert_array_equal(small.theta, large.theta[: len(small.theta)])
     np.testing.assert_array_equal(small.sizes[whole], large.sizes[whole])
-    np.testing.assert_allclose(
-        small.x[whole], large.x[whole], rtol=1e-6
-    )  # other batch sizes round differently
+    np.testing.assert_allclose(small.x[whole], large.x[whole], rtol=1e-6)  # other batch sizes round differently
 
 
 # Random streams
@@ -122,9 +120,7 @@ def test_seeds_and_calls_share_nothing(simulator):
         "plain",
         pytest.param(
             "batched",
-            marks=pytest.mark.xfail(
-                strict=True, reason="jax.random.key drops all but the lowest 32 bits of a seed"
-            ),
+            marks=pytest.mark.xfail(strict=True, reason="jax.random.key drops all but the lowest 32 bits of a seed"),
         ),
     ],
 )
@@ -161,20 +157,14 @@ def test_observations_of_any_shape(shape):
     plain = simulate(PRIOR, lambda theta, rng: np.full(shape, theta[0]), 100, set_size=2)
     batched = simulate(
         PRIOR,
-        Batched(
-            lambda theta, _: jnp.broadcast_to(
-                theta[:, :1].reshape(-1, *(1 for _ in shape)), (len(theta), *shape)
-            )
-        ),
+        Batched(lambda theta, _: jnp.broadcast_to(theta[:, :1].reshape(-1, *(1 for _ in shape)), (len(theta), *shape))),
         100,
         set_size=2,
     )
     for sims in (plain, batched):
         assert sims.shape == shape
         assert sims.x.shape == (len(sims.theta), 2, *shape)
-        np.testing.assert_allclose(
-            sims.x[:, 0].reshape(len(sims.theta), -1)[:, 0], sims.theta[:, 0], rtol=1e-6
-        )
+        np.testing.assert_allclose(sims.x[:, 0].reshape(len(sims.theta), -1)[:, 0], sims.theta[:, 0], rtol=1e-6)
 
 
 def test_a_python_number_is_an_observation():
@@ -188,9 +178,7 @@ def test_failed_simulations_are_left_out_and_counted(m, bad):
         ok = theta[0] < 1.5 and rng.uniform() < 0.8
         return np.array([theta[0], theta[1] if ok else bad])
 
-    with pytest.warns(
-        ScorefoldWarning, match=r"^\d+ of 600 simulations gave NaN or infinity and were left out"
-    ):
+    with pytest.warns(ScorefoldWarning, match=r"^\d+ of 600 simulations gave NaN or infinity and were left out"):
         sims = simulate(PRIOR, fails_sometimes, 600, set_size=m)
     assert sims.budget == 600
     assert 0 < sims.failed == 600 - sims.sizes.sum()
@@ -215,10 +203,7 @@ def test_gather_closes_ranks():
 
 def test_repr_says_what_there_is():
     text = repr(simulate(PRIOR, lambda theta, rng: np.zeros((3, 2)), 1000))
-    assert (
-        text
-        == "Simulations(1,000 cases from 1,000 simulator calls, 0 failed; θ = (a, b), x 3×2, sets of up to 1)"
-    )
+    assert text == "Simulations(1,000 cases from 1,000 simulator calls, 0 failed; θ = (a, b), x 3×2, sets of up to 1)"
 
 
 def test_progress_changes_nothing(simulator):
@@ -304,9 +289,7 @@ def test_numpy_numbers_are_numbers():
     assert simulate(PRIOR, echo, np.int64(100), set_size=np.int32(1), seed=np.uint8(0)).budget == 100
 
 
-@pytest.mark.xfail(
-    strict=True, reason="blames NaN ('0 of 100 calls gave NaN') where the sets are too large for the budget"
-)
+@pytest.mark.xfail(strict=True, reason="blames NaN ('0 of 100 calls gave NaN') where the sets are too large for the budget")
 def test_too_few_cases_are_not_blamed_on_the_simulator():
     with pytest.raises(ScorefoldError) as caught:
         simulate(PRIOR, echo, 100, set_size=20)
@@ -320,9 +303,7 @@ def test_too_few_cases_are_not_blamed_on_the_simulator():
         *(
             pytest.param(
                 name,
-                marks=pytest.mark.xfail(
-                    strict=True, reason="importing the folder simulate hides the verb `sf.simulate`"
-                ),
+                marks=pytest.mark.xfail(strict=True, reason="importing the folder simulate hides the verb `sf.simulate`"),
             )
             for name in ("Batched", "fit")
         ),

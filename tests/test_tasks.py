@@ -160,9 +160,7 @@ def test_single_posterior_is_prior_times_likelihood(task):
     posterior = task.single_posterior(x)
     np.testing.assert_allclose(jnp.exp(posterior.log_weights).sum(), 1, rtol=1e-5)
     theta = task.prior.sample(100, 5)
-    difference = np.asarray(densities(posterior, jnp.asarray(theta))) - log_posterior(
-        task.name, theta, np.asarray(x)[None]
-    )
+    difference = np.asarray(densities(posterior, jnp.asarray(theta))) - log_posterior(task.name, theta, np.asarray(x)[None])
     np.testing.assert_allclose(difference, difference[0], atol=1e-3)
 
 
@@ -279,9 +277,7 @@ def test_mixture_reference_against_importance_sampling(n, spread):
     x = spread * np.sqrt(SIGMA2) * rng.standard_normal((n, 10))
     draws = tasks.get("mixture").reference(x, 20_000, seed=0)
     fitted = stats.multivariate_t(draws.mean(0), np.cov(draws.T), df=5, seed=rng)
-    arrangements = {tuple(np.eye(n)[i] + np.eye(n)[j] > 0) for i in range(n) for j in range(n)} | {
-        (False,) * n
-    }
+    arrangements = {tuple(np.eye(n)[i] + np.eye(n)[j] > 0) for i in range(n) for j in range(n)} | {(False,) * n}
     others = [conjugate(x, np.where(narrow, 9, 1 / 2.25)) for narrow in sorted(arrangements)]
     c = rng.integers(len(others), size=count // 2)
     mean, variance = (np.stack(a)[c] for a in zip(*others, strict=True))

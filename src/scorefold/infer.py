@@ -40,7 +40,7 @@ def infer(task_name: str, method: str, budget: int, n: int, draws: int, seed: in
     console.print(f"[bold]{task.title}[/]: {task.prior.dim} parameters, {n} observations, {budget:,} simulator calls")
     seconds: dict[str, float] = {}
 
-    def timed(name, function, *args, **kwargs):  # noqa: ANN001, ANN002, ANN003, ANN202
+    def timed(name, function, *args, **kwargs):
         started = time.perf_counter()
         value = function(*args, **kwargs)
         seconds[name] = time.perf_counter() - started
@@ -81,7 +81,9 @@ def table(result: Result) -> Table:
         "0",
     )
     grid.add_row(
-        "ratio of the sds", f"{m['sd ratio, mean']:.2f} ({m['sd ratio, smallest']:.2f} – {m['sd ratio, largest']:.2f})", "1"
+        "ratio of the sds",
+        f"{m['sd ratio, mean']:.2f} ({m['sd ratio, smallest']:.2f} – {m['sd ratio, largest']:.2f})",
+        "1",
     )
     trust = "converged" if info.converged else "diverged" if info.diverged else "not converged"
     grid.add_row("sampler", trust, "converged")
@@ -97,10 +99,12 @@ def write(result: Result, out: Path) -> None:
     title = f"{settings['task']}, {settings['method']}, n = {settings['n']}, {settings['budget']:,} simulations"
     figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
     figures.save(
-        figures.training_curve(history.train, history.validation[:, 1:], np.maximum(history.kept - 1, 0)), out / "training.png"
+        figures.training_curve(history.train, history.validation[:, 1:], np.maximum(history.kept - 1, 0)),
+        out / "training.png",
     )
     info = draws.info
-    figures.save(figures.sampler_health(info.gamma, info.step, info.q, info.stein), out / "sampler.png")
+    gamma, step, q, stein = (np.asarray(v) for v in (info.gamma, info.step, info.q, info.stein))
+    figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")
     np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
              reference=result.reference)  # fmt: skip
     summary = {"settings": settings, "measures": result.measures, "seconds": result.seconds,

@@ -4,7 +4,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -78,13 +78,6 @@ class Posterior:
     """Of one observation."""
     set_size: int
 
-    @overload
-    def sample(self, x_obs: Any, draws: int = ..., seed: int = ..., *, sampler: Sampler | None = ...,
-               prior_rule: PriorRule | None = ...) -> Draws: ...  # fmt: skip
-    @overload
-    def sample(self, x_obs: list[Any], draws: int = ..., seed: int = ..., *, sampler: Sampler | None = ...,
-               prior_rule: PriorRule | None = ...) -> list[Draws]: ...  # fmt: skip
-
     def sample(
         self,
         x_obs: Any,
@@ -93,8 +86,8 @@ class Posterior:
         *,
         sampler: Sampler | None = None,
         prior_rule: PriorRule | None = None,
-    ) -> Draws | list[Draws]:
-        """Draw from p(θ | x_1 … x_n) for `x_obs` of shape (n, *shape), or for each of a list of such.
+    ) -> Any:
+        """`Draws` from p(θ | x_1 … x_n) for `x_obs` of shape (n, *shape), or a list of them for a list of such.
 
         `sampler` and `prior_rule` override the method's for this call.
         """
@@ -112,8 +105,8 @@ class Posterior:
             x = np.asarray(x_obs, np.float64)
         except (TypeError, ValueError):
             raise ScorefoldError(
-                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__}. For several data sets pass a list "
-                "of such arrays."
+                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__}. For several data sets pass a "
+                "list of such arrays."
             ) from None
         if x.shape[1:] != self.shape or x.ndim == 0:
             hint = " For one observation write x_obs[None]." if x.shape == self.shape else ""
@@ -129,13 +122,18 @@ class Posterior:
         bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
         if bad.any():
             raise ScorefoldError(
-                f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (the first is x_obs[{bad.argmax()}]). "
+                f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
                 "Leave them out if they are missing at random."
             )
         return x.reshape(len(x), -1)
 
     def _sample(
-        self, x: np.ndarray, draws: int, seed: tuple[int, int], sampler: Sampler | None, prior_rule: PriorRule | None
+        self,
+        x: np.ndarray,
+        draws: int,
+        seed: tuple[int, int],
+        sampler: Sampler | None,
+        prior_rule: PriorRule | None,
     ) -> Draws:
         started = time.perf_counter()
         key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
@@ -202,8 +200,8 @@ def check_pair(sampler: Sampler, prior_rule: PriorRule, sets: int) -> None:
         raise ScorefoldError(f"unknown prior rule {prior_rule!r}. {closest(prior_rule, list(PRIOR_RULES))}")
     if isinstance(sampler, Ancestral) and sets > 1:
         raise ScorefoldError(
-            f"the ancestral sampler reverses the diffusion of one set's posterior; got {sets} sets, and a sum of their scores is "
-            "not the score of a diffused density. Use SelfTuned() or Langevin()."
+            f"the ancestral sampler reverses the diffusion of one set's posterior; got {sets} sets, and a sum of their scores "
+            "is not the score of a diffused density. Use SelfTuned() or Langevin()."
         )
     if isinstance(sampler, Transitions) and prior_rule != "tempered":
         raise ScorefoldError("the transitions sampler is derived for prior_rule='tempered'; got 'diffused'.")
@@ -220,8 +218,8 @@ def warn(info: Info, u: np.ndarray, sets: int) -> None:
     """Say so when the draws are not to be trusted; refuse to go on when they are not numbers."""
     seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
     advice = (
-        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of the "
-        "observations with prior predictive simulations."
+        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "
+        "the observations with prior predictive simulations."
     )
     if not np.isfinite(u).all():
         raise ScorefoldError(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")

@@ -171,8 +171,7 @@ class Prior:
         array = np.asarray(values, np.float64)
         if array.ndim == 0 or array.shape[-1] != self.dim:
             raise ScorefoldError(
-                f"expected {what} of shape (..., {self.dim}) with the columns {', '.join(self.names)}; got "
-                f"shape {array.shape}."
+                f"expected {what} of shape (..., {self.dim}) with the columns {', '.join(self.names)}; got shape {array.shape}."
             )
         return array
 

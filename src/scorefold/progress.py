@@ -1,23 +1,21 @@
 """Progress bars for anything that takes longer than a glance; silent where nobody asked for one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class Report(Protocol):
-    """Called after each unit of work with a short text to show beside the bar."""
-
-    def __call__(self, text: str = "") -> None: ...
+Report = Callable[[str], None]
+"""Called after each unit of work with a short text to show beside the bar."""
 
 
 @contextmanager
 def bar(title: str, total: int, show: bool) -> Iterator[Report]:
     """A bar over `total` units, with the time left."""
     if not show:
-        yield lambda text="": None
+        yield lambda text: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -32,13 +30,13 @@ def bar(title: str, total: int, show: bool) -> Iterator[Report]:
     )
     with Progress(*columns, transient=False) as progress:
         task = progress.add_task(title, total=total, text="")
-        yield lambda text="": progress.update(task, advance=1, text=text)
+        yield lambda text: progress.update(task, advance=1, text=text)
 
 
 def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:
     """Iterate with a bar."""
-    items = list(items) if not isinstance(items, range) else items
-    with bar(title, len(items), show) as report:
-        for item in items:
+    listed = list(items)
+    with bar(title, len(listed), show) as report:
+        for item in listed:
             yield item
-            report()
+            report("")

@@ -1,0 +1,1 @@
+"""From draws to a number that says how right they are."""

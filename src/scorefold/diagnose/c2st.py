@@ -84,9 +84,7 @@ def c2st(draws: ArrayLike, reference: ArrayLike, seed: int = 0) -> float:
 
 
 @jax.jit
-def _told_right(
-    key: Key, data: Data, train: Int[Array, "folds train"], test: Int[Array, "folds test"]
-) -> Int[Array, "folds"]:
+def _told_right(key: Key, data: Data, train: Int[Array, "folds train"], test: Int[Array, "folds test"]) -> Int[Array, "folds"]:
     """Train on the rows `train` of each fold; count the rows `test` that are told right."""
     start, shuffles = jax.random.split(key)
     layers = _initial_layers(start, data.z.shape[1])

@@ -52,8 +52,7 @@ def _median_distance(pooled: Float[np.ndarray, "pooled dim"]) -> float:
     median = float(np.median(pdist(pooled[rows])))
     if median == 0:
         raise ScorefoldError(
-            "expected draws that differ from each other; got a median distance of 0: "
-            "most of the pooled draws are equal"
+            "expected draws that differ from each other; got a median distance of 0: most of the pooled draws are equal"
         )
     return median
 

@@ -53,12 +53,8 @@ class NPSE:
             z = np.asarray(jax.jit(jax.vmap(jax.vmap(standardize)))(jnp.asarray(x)))
             z_mean = np.where(counts[..., None], z, 0).sum(axis=1) / sims.sizes[:, None]
             base = fit_gaussian_base(z_mean, sims.sizes, u, sims.set_size)
-        cases = Cases(
-            jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32)
-        )
-        shape = Shape(
-            sims.prior.dim, x.shape[2], sims.set_size, self.width, self.depth, self.conservative, self.base
-        )
+        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
+        shape = Shape(sims.prior.dim, x.shape[2], sims.set_size, self.width, self.depth, self.conservative, self.base)
         grid = levels(self.schedule, self.T)
         network, history = fit_score(shape, standardize, base, cases, grid, self.training, seed, progress)
         ensemble = ScoreEnsemble(network, standardize, base, None)

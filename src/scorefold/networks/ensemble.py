@@ -65,7 +65,7 @@ class ScoreEnsemble(eqx.Module):
         def total(u: Cloud, level: Level) -> Cloud:
             gate = 1.0 if self.control is None else self.control.gate_at(level.t)
             # One member after the other: on a CPU a batch of small matrix products is slower than a loop of them.
-            members = jax.lax.map(lambda m: self._residuals(*m, sets, of_size, u, level), (self.network, sets.join))
+            members = jax.lax.map(lambda m: self._residuals(m[0], m[1], sets, of_size, u, level), (self.network, sets.join))
             summed = self._bases(sets, of_size, u, level) + gate * jnp.mean(members, axis=0)
             return summed if self.control is None else summed - sets.count * self.control.mean_at(u, level.t)
 
@@ -91,7 +91,13 @@ class ScoreEnsemble(eqx.Module):
         return jnp.sum(self._times(off, -1.0, level), axis=0)
 
     def _residuals(
-        self, network: ScoreNetwork, join: Float[Array, "sets width"], sets: Sets, of_size: Array, u: Cloud, level: Level
+        self,
+        network: ScoreNetwork,
+        join: Float[Array, "sets width"],
+        sets: Sets,
+        of_size: Array,
+        u: Cloud,
+        level: Level,
     ) -> Cloud:
         """Σ_j of one member's residual scores, chunk by chunk."""
         length, sizes = min(CHUNK, len(sets.size)), self._sizes

@@ -16,6 +16,8 @@ import numpy as np
 from scorefold.types import Array, Float, Int, Scalar
 
 SMALLEST_VARIANCE = 1e-6
+MOST_FLEXIBLE = 0.2
+"""The fit keeps at least this share of the cases as degrees of freedom."""
 
 
 class GaussianBase(eqx.Module):
@@ -52,7 +54,9 @@ def _ridge(x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
         shrink = singular**2 / (singular**2 + ridge)
         left_over = total - ((2 * shrink - shrink**2)[:, None] * projected**2).sum()
         free = count - 1 - shrink.sum()
-        criterion = left_over / max(free, 1e-3) ** 2
+        if free < MOST_FLEXIBLE * count:  # near interpolation the criterion is 0/0
+            continue
+        criterion = left_over / free**2
         if criterion < best[0] * (1 - 1e-9):
             best = (criterion, shrink)
     shrink = best[1]

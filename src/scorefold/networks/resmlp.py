@@ -25,6 +25,7 @@ class Linear(eqx.Module):
         self.bias = jnp.zeros(size_out) if use_bias else None
 
     def __call__(self, x: Float[Array, "in"]) -> Float[Array, "out"]:
+        """Apply."""
         y = x @ self.weight
         return y if self.bias is None else y + self.bias
 
@@ -40,6 +41,7 @@ class Block(eqx.Module):
         self.linear = Linear(width, width, key=key)
 
     def __call__(self, h: Float[Array, "width"]) -> Float[Array, "width"]:
+        """Apply."""
         return h + jax.nn.silu(self.linear(self.norm(h)))
 
 
@@ -57,6 +59,7 @@ class ResMLP(eqx.Module):
         self.norm = eqx.nn.LayerNorm(width)
 
     def __call__(self, x: Float[Array, "in"]) -> Float[Array, "width"]:
+        """Apply."""
         h = self.first(x)
         for block in self.blocks:
             h = block(h)

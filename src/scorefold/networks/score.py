@@ -158,4 +158,5 @@ class ScoreModel(eqx.Module):
         return scale * whiten(output(theta))
 
     def __call__(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
+        """Base and residual together."""
         return self.base_score(theta, level, embedded) + self.residual_score(theta, level, embedded)

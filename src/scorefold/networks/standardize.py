@@ -21,6 +21,7 @@ class Standardize(eqx.Module):
     scale: Float[Array, "x"]
 
     def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
+        """Apply."""
         z = (x - self.centre) / self.scale
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))

@@ -134,18 +134,14 @@ def training_curve(train: np.ndarray, validation: np.ndarray, kept: np.ndarray, 
     return figure
 
 
-def sampler_health(
-    gamma: np.ndarray, step: np.ndarray, q: np.ndarray, stein: np.ndarray, title: str = ""
-) -> Figure:
+def sampler_health(gamma: np.ndarray, step: np.ndarray, q: np.ndarray, stein: np.ndarray, title: str = "") -> Figure:
     """Step size, information identity q and Stein identity at each level, in the order the sampler runs.
 
     The horizontal axis is the noise in units of the signal, √(1-γ)/√γ, falling from left to right. Both
     identities are 1 where the draws follow the score.
     """
     gamma = _checked("gamma", gamma, (None,))
-    step, q, stein = (
-        _checked(name, v, gamma.shape) for name, v in (("step", step), ("q", q), ("stein", stein))
-    )
+    step, q, stein = (_checked(name, v, gamma.shape) for name, v in (("step", step), ("q", q), ("stein", stein)))
     if not ((gamma > 0) & (gamma < 1)).all():
         raise ScorefoldError(f"expected 0 < gamma < 1; got {gamma.min():g} to {gamma.max():g}")
     noise = 0.5 * np.log10((1 - gamma) / gamma)
@@ -192,9 +188,7 @@ def _checked(name: str, values: Any, shape: tuple[int | None, ...]) -> np.ndarra
         raise ScorefoldError(f"expected {name} of shape ({wanted}); got {array.shape}")
     if not np.isfinite(array).all():
         bad = int((~np.isfinite(array)).sum())
-        raise ScorefoldError(
-            f"expected finite {name}; got {bad} non-finite of {array.size} values. Drop them first."
-        )
+        raise ScorefoldError(f"expected finite {name}; got {bad} non-finite of {array.size} values. Drop them first.")
     return array
 
 
@@ -293,9 +287,7 @@ def _surface(pair: np.ndarray, bins: int = 128) -> tuple[np.ndarray, np.ndarray,
     supports = [_support(values, width) for values, width in zip(pair.T, h, strict=True)]
     counts, *edges = np.histogram2d(pair[:, 0], pair[:, 1], bins, supports)
     cell = np.array([(high - low) / bins for low, high in supports])
-    usual = max(
-        2 * np.pi * np.log(2) * s.prod(), 1e-300
-    )  # area where two Gaussians exceed their mean density
+    usual = max(2 * np.pi * np.log(2) * s.prod(), 1e-300)  # area where two Gaussians exceed their mean density
     shrink = 1.0
     for _ in range(3):
         density = _smooth(counts, shrink * h / cell)

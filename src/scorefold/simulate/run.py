@@ -37,7 +37,10 @@ def simulate(
     _check(prior, simulator, budget, set_size, seed)
     planned = plan(prior, budget, set_size, seed)
     theta = planned.theta[planned.case]
-    x = (_run_batched if isinstance(simulator, Batched) else _run_plain)(simulator, theta, seed, progress)
+    if isinstance(simulator, Batched):
+        x = _run_batched(simulator, theta, seed, progress)
+    else:
+        x = _run_plain(simulator, theta, seed, progress)
     sims = gather(prior, planned, x, set_size, seed)
     if len(sims.theta) < SMALLEST_BUDGET / 2:
         raise SimulatorError(
@@ -59,7 +62,11 @@ def _check(prior: Prior, simulator: object, budget: int, set_size: int, seed: in
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
     if not callable(simulator):
         raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
-    for name, value, least in (("budget", budget, SMALLEST_BUDGET), ("set_size", set_size, 1), ("seed", seed, 0)):
+    for name, value, least in (
+        ("budget", budget, SMALLEST_BUDGET),
+        ("set_size", set_size, 1),
+        ("seed", seed, 0),
+    ):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             why = " Fewer simulations cannot be split into training and validation." if name == "budget" else ""
             raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r}.{why}")

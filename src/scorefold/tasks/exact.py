@@ -39,9 +39,7 @@ class HasGamma(Protocol):
 
 def diffused(mixture: GaussianMixture, gamma: Scalar | float) -> GaussianMixture:
     """The mixture after the kernel N(√γ θ, (1-γ) I)."""
-    return GaussianMixture(
-        mixture.log_weights, jnp.sqrt(gamma) * mixture.means, gamma * mixture.variances + 1 - gamma
-    )
+    return GaussianMixture(mixture.log_weights, jnp.sqrt(gamma) * mixture.means, gamma * mixture.variances + 1 - gamma)
 
 
 def log_density(mixture: GaussianMixture, theta: Theta) -> Scalar:

@@ -69,9 +69,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     return draw_gibbs(x, draws, key_stream(seed, "reference"))
 
 
-def draw_enumerated(
-    x: Float[np.ndarray, "obs dim"], draws: int, rng: np.random.Generator
-) -> Float[np.ndarray, "draws dim"]:
+def draw_enumerated(x: Float[np.ndarray, "obs dim"], draws: int, rng: np.random.Generator) -> Float[np.ndarray, "draws dim"]:
     """Draws from the mixture of 2ⁿ Gaussians."""
     n = len(x)
     z = (np.arange(2**n)[:, None] >> np.arange(n)) & 1

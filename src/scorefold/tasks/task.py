@@ -47,18 +47,13 @@ class Task:
             raise ScorefoldError(f"expected n ≥ 1 observations and a seed ≥ 0; got n = {n}, seed = {seed}")
         theta = self.prior.sample(1, int(stream(seed, "parameters").integers(2**63)))[0]
         root = key_stream(seed, "observations")
-        blocks = [
-            _block(self.simulator.function, jnp.asarray(theta, jnp.float32), root, start)
-            for start in range(0, n, BLOCK)
-        ]
+        blocks = [_block(self.simulator.function, jnp.asarray(theta, jnp.float32), root, start) for start in range(0, n, BLOCK)]
         return theta, np.concatenate(blocks)[:n].astype(np.float64)
 
 
 # Blocks of one size: one compilation serves every n, and an observation has the same bits whatever n is.
 @partial(jax.jit, static_argnames="function")
-def _block(
-    function: Callable[..., Array], theta: Theta, root: Key, start: ArrayLike
-) -> Float[Array, "block x"]:
+def _block(function: Callable[..., Array], theta: Theta, root: Key, start: ArrayLike) -> Float[Array, "block x"]:
     keys = jax.vmap(lambda j: jax.random.fold_in(root, j))(start + jnp.arange(BLOCK))
     return function(jnp.broadcast_to(theta, (BLOCK, len(theta))), keys)
 

@@ -25,12 +25,10 @@ class _Sums(NamedTuple):
     base: Float[Array, "dim features"]
     residual: Float[Array, "dim features"]
     spread: Scalar
-    count: Scalar
+    rows: Scalar
 
 
-def _sums(
-    ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Level, key: Key
-) -> _Sums:
+def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Level, key: Key) -> _Sums:
     """For cases that `judge` did not train on, at one level, over ±noise."""
 
     def one(u: Array, x: Array, size: Array, noise: Array) -> _Sums:
@@ -57,7 +55,7 @@ def _sums(
             base=jnp.outer(base + theta, features),
             residual=jnp.outer(residual, features),
             spread=jnp.sum((base + residual + theta) ** 2),
-            count=jnp.ones(()),
+            rows=jnp.ones(()),
         )
 
     noise = jax.random.normal(key, cases.u.shape)
@@ -66,15 +64,11 @@ def _sums(
 
 
 @jax.jit
-def _over_levels(
-    ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, levels: Level, keys: Array
-) -> _Sums:
+def _over_levels(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, levels: Level, keys: Array) -> _Sums:
     return jax.lax.map(lambda at: _sums(ensemble, judge, cases, *at), (levels, keys))
 
 
-def fit_control(
-    ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, levels: Level, seed: int
-) -> Control:
+def fit_control(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, levels: Level, seed: int) -> Control:
     """Gate and mean at evenly spaced levels, from `held_out` (members, cases)."""
     rows = np.unique(np.round(np.linspace(0, len(levels.t) - 1, KNOTS)).astype(int))
     knots = jax.tree.map(lambda v: v[rows], levels)
@@ -98,14 +92,12 @@ def _solve(sums: _Sums, t: np.ndarray, gated: bool) -> Control:
     if gated:
         gate = np.clip(smooth(np.asarray(sums.up)) / np.maximum(smooth(np.asarray(sums.down)), 1e-30), 0.0, 1.0)
     target = np.asarray(sums.base) + gate[:, None, None] * np.asarray(sums.residual)
-    gram, count = np.asarray(sums.gram), np.asarray(sums.count)
+    gram, rows = np.asarray(sums.gram), np.asarray(sums.rows)
     solution = np.linalg.solve(gram, np.swapaxes(target, 1, 2))  # (knots, features, dim)
     explained = np.einsum("kfd,kdf->k", solution, target)
     left_over = np.maximum(np.asarray(sums.spread) - explained, 0.0)
     # ±noise share a case, so there are half as many independent rows.
-    by_chance = gram.shape[1] * left_over / (count / 2)
+    by_chance = gram.shape[1] * left_over / (rows / 2)
     shrink = np.clip(1 - by_chance / np.maximum(explained, 1e-30), 0.0, 1.0)  # positive-part James–Stein
     solution = solution * shrink[:, None, None]
-    return Control(
-        *(jnp.asarray(v, jnp.float32) for v in (t, gate, solution[:, 0], np.swapaxes(solution[:, 1:], 1, 2)))
-    )
+    return Control(*(jnp.asarray(v, jnp.float32) for v in (t, gate, solution[:, 0], np.swapaxes(solution[:, 1:], 1, 2))))

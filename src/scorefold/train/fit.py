@@ -115,9 +115,7 @@ def held_out(cases: int, members: int, seed: int) -> np.ndarray:
     return np.stack([fold == member % FOLDS for member in range(members)])
 
 
-def case_loss(
-    model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, "dim"]
-) -> Scalar:
+def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, "dim"]) -> Scalar:
     """Denoising loss of one case at one level, averaged over ±noise."""
     embedded = model.embed(x, size)
     sigma = jnp.sqrt(1 - level.gamma)
@@ -143,9 +141,7 @@ def _optimiser(training: Training) -> optax.GradientTransformation:
     return optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.scale_by_adam(),
-        optax.add_decayed_weights(
-            training.weight_decay, mask=lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)
-        ),
+        optax.add_decayed_weights(training.weight_decay, mask=lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)),
     )
 
 
@@ -203,14 +199,21 @@ def _start(shape: Shape, training: Training, keys: Array) -> _Run:
     def one(key: Key) -> _Run:
         network = ScoreNetwork(shape, key=key)
         state, zero = _optimiser(training).init(network), jnp.zeros((), jnp.int32)
-        return _Run(network, network, network, jnp.inf, state, zero, zero)
+        return _Run(network, network, network, jnp.asarray(jnp.inf), state, zero, zero)
 
     return jax.vmap(one)(keys)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _train_round(
-    training: Training, pace: _Pace, fixed: _Fixed, rates: Array, rows: Array, runs: _Run, keys: Array, index: Int[Array, ""]
+    training: Training,
+    pace: _Pace,
+    fixed: _Fixed,
+    rates: Array,
+    rows: Array,
+    runs: _Run,
+    keys: Array,
+    index: Int[Array, ""],
 ) -> tuple[_Run, Float[Array, "runs"]]:
     """Some epochs of every run."""
 
