@@ -3,6 +3,7 @@
 Statistical comparisons use fixed seeds; on fresh ones the false-failure rate is stated at each of them.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import equinox as eqx
@@ -153,31 +154,16 @@ def calibration(cases, features, seed=3):
     return np.mean(missed**2), np.mean(whitened**2)
 
 
-# On 300 other seeds for each row the largest values were 1.16 and 2.1.
-@pytest.mark.parametrize(
-    ("cases", "features"),
-    [
-        (100, 5),
-        (100, 50),
-        *(
-            pytest.param(
-                *sizes,
-                marks=pytest.mark.xfail(
-                    strict=True,
-                    reason="with cases ≤ features + 1, max(free, 1e-3) lets cross-validation interpolate: R → 0",
-                ),
-            )
-            for sizes in ((40, 40), (30, 100))
-        ),
-    ],
-)
+# Over 300 other seeds for each row, at worst: error 0.81 ± 0.06, log of the calibration 0.9 ± 0.5 and 1.3 ± 0.5. The limits
+# are 7 standard deviations away; a base that interpolates has an error of 1 to 7 and a calibration of 10⁶.
+@pytest.mark.parametrize(("cases", "features"), [(100, 5), (100, 50), (30, 30), (30, 100)])
 def test_many_features_do_no_harm(cases, features):
     error, calibrated = calibration(cases, features)
-    assert error < 1.5  # the prior alone has 1
-    assert calibrated < 4  # 1 where the base knows how wrong it is
+    assert error < 1.3  # the prior alone has 1
+    assert calibrated < 100  # 1 where the base knows exactly how wrong it is
 
 
-@pytest.mark.xfail(strict=True, reason="one case is interpolated (R = 1e-6 I), and none gives NaN")
+@pytest.mark.xfail(strict=True, reason="one or two cases are taken at their word (a variance of 1e-6), and none gives NaN")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("cases", [0, 1, 2])
 def test_a_set_size_with_hardly_any_cases_does_no_harm(cases):
@@ -242,54 +228,71 @@ def shaken(network, seed):
 STANDARDIZE = Standardize(normal(8, X), 0.5 + jnp.abs(normal(9, X)))
 
 
+@cache
 def some_model(form, largest=LARGEST, seed=10, fresh=False):
     with_base, conservative = FORMS[form]
     shape = Shape(DIM, X, largest, width=8, depth=2, conservative=conservative, base=with_base)
-    network = ScoreNetwork(shape, key=jax.random.key(seed))
+    network = jax.jit(lambda key: ScoreNetwork(shape, key=key))(jax.random.key(seed))
     base = some_base(largest) if with_base else None
     return ScoreModel(network if fresh else shaken(network, seed), STANDARDIZE, base)
 
 
+DRAWS, SETS = 5, 2 * CHUNK
+U = normal(11, DRAWS, DIM)
+SIZES = 1 + np.arange(SETS) % LARGEST
+
+
+def some_sets(largest=LARGEST):
+    return normal(12, SETS, largest, X)
+
+
 @eqx.filter_jit
-def score(model, u, at, x, size):
-    return model(u, at, model.embed(x, size))
+def parts(model, at, x, sizes, u=U):
+    """The scores (sets, draws, dim), one by one, and the base's share of them."""
+
+    def one(u, x, size):
+        embedded = model.embed(x, size)
+        return model(u, at, embedded), model.base_score(u, at, embedded)
+
+    return jax.vmap(jax.vmap(one, in_axes=(0, None, None)), in_axes=(None, 0, 0))(u, x, sizes)
+
+
+def scores(model, at, x, sizes):
+    return np.asarray(parts(model, at, x, jnp.asarray(sizes, jnp.int32))[0], np.float64)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_fresh_network_adds_nothing_to_a_base(form):
-    model = some_model(form, fresh=True)
-    residual = model.residual_score(normal(11, DIM), level(4), model.embed(normal(12, 2, X), jnp.asarray(2)))
-    assert (residual == 0).all() == FORMS[form][0]
+    whole, base = parts(some_model(form, fresh=True), level(4), some_sets(), jnp.asarray(SIZES, jnp.int32))
+    assert (whole == base).all() == FORMS[form][0]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("index", [0, 4, 8])
-def test_the_base_alone_is_the_diffused_gaussian_score(index, size):
-    model, at = some_model("base, free", fresh=True), level(index)
-    u, x, gamma = normal(13, DIM), normal(14, LARGEST, X), float(at.gamma)
-    z = np.asarray(jax.vmap(STANDARDIZE)(x), np.float64)[:size].mean(axis=0)
-    mean = np.asarray(model.base.weight[size - 1]) @ z + np.asarray(model.base.offset[size - 1])
-    off = np.asarray(u, np.float64) - np.sqrt(gamma) * mean
-    wanted = -np.linalg.solve(diffused_covariance(model.base, size, gamma), off)
-    np.testing.assert_allclose(score(model, u, at, x, jnp.asarray(size)), wanted, rtol=1e-4)
+def test_the_base_alone_is_the_diffused_gaussian_score(index):
+    model, at, x = some_model("base, free", fresh=True), level(index), some_sets()
+    gamma, result = float(at.gamma), scores(model, at, x, SIZES)
+    for j, size in enumerate(SIZES):
+        z = np.asarray(jax.vmap(STANDARDIZE)(x[j]), np.float64)[:size].mean(axis=0)
+        mean = np.asarray(model.base.weight[size - 1]) @ z + np.asarray(model.base.offset[size - 1])
+        off = np.asarray(U, np.float64) - np.sqrt(gamma) * mean
+        wanted = -np.linalg.solve(diffused_covariance(model.base, size, gamma), off.T).T
+        np.testing.assert_allclose(result[j], wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_order_of_a_set_and_its_padding_do_not_matter(form):
-    model, u, x = some_model(form), normal(15, DIM), normal(16, 3, X)
-    two = score(model, u, level(3), x, jnp.asarray(2))
-    swapped = score(model, u, level(3), x[jnp.asarray([1, 0, 2])], jnp.asarray(2))
-    padded = score(model, u, level(3), x.at[2].set(1e6), jnp.asarray(2))
-    np.testing.assert_allclose(swapped, two, rtol=1e-4)
-    np.testing.assert_array_equal(padded, two)
-    assert np.abs(score(model, u, level(3), x, jnp.asarray(3)) - two).max() > 1e-3
+    model, at, x = some_model(form), level(3), some_sets()
+    twos, threes = (scores(model, at, x, np.full(SETS, size)) for size in (2, 3))
+    np.testing.assert_allclose(scores(model, at, x[:, ::-1], np.full(SETS, 3)), threes, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(scores(model, at, x.at[:, 2].set(1e6), np.full(SETS, 2)), twos)
+    assert np.abs(threes - twos).max() > 0.1
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_conservative_form_is_a_gradient(form):
-    model = some_model(form)
-    embedded = model.embed(normal(17, 2, X), jnp.asarray(2))
-    jacobians = jax.jit(jax.vmap(jax.jacfwd(lambda u: model(u, level(2), embedded))))(normal(18, 20, DIM))
+    model, x, sizes = some_model(form), some_sets()[:1], jnp.asarray([2], jnp.int32)
+    jacobian = jax.jit(jax.vmap(jax.jacfwd(lambda u: parts(model, level(2), x, sizes, u[None])[0][0, 0])))
+    jacobians = np.asarray(jacobian(normal(18, 20, DIM)))
     asymmetry = np.abs(jacobians[:, 0, 1] - jacobians[:, 1, 0]) / np.abs(jacobians).max(axis=(1, 2))
     if FORMS[form][1]:
         assert asymmetry.max() < 1e-4
@@ -317,106 +320,100 @@ def test_shapes_are_checked():
 
 # The ensemble's total against the plain sum
 
-MEMBERS, DRAWS = 2, 5
+MEMBERS = 2
 
 
 class Problem(NamedTuple):
     ensemble: ScoreEnsemble
     x: jax.Array
     sizes: np.ndarray
-    u: jax.Array
 
 
-def some_control(seed=30):
+def some_control():
     t = jnp.asarray([1.0, 4.0, 9.0])
-    return Control(t, jnp.asarray([0.2, 0.5, 0.9]), normal(seed, 3, DIM), normal(seed + 1, 3, DIM, DIM))
+    return Control(t, jnp.asarray([0.2, 0.5, 0.9]), normal(30, 3, DIM), normal(31, 3, DIM, DIM))
 
 
-def some_problem(form, largest, count, control=True):
+@cache
+def some_problem(form, largest, control=True):
     members = [some_model(form, largest, seed) for seed in range(20, 20 + MEMBERS)]
-    stacked = jax.tree.map(lambda *v: jnp.stack(v), *(m.network for m in members))
-    ensemble = ScoreEnsemble(stacked, STANDARDIZE, members[0].base, some_control() if control else None)
-    sizes = 1 + np.arange(count) % largest
-    return Problem(ensemble, normal(24, count, largest, X), sizes, normal(25, DRAWS, DIM))
+    network = jax.tree.map(lambda *v: jnp.stack(v), *(m.network for m in members))
+    ensemble = ScoreEnsemble(network, STANDARDIZE, members[0].base, some_control() if control else None)
+    return Problem(ensemble, some_sets(largest), np.minimum(SIZES, largest))
+
+
+TRACES = []
 
 
 @eqx.filter_jit
-def total(ensemble, x, sizes, count, u, at):
-    return ensemble.total(ensemble.embed(x, sizes, count))(u, at)
+def traced_total(ensemble, x, sizes, count, at):
+    TRACES.append(None)
+    return ensemble.total(ensemble.embed(x, sizes, count))(U, at)
 
 
-def padded_total(problem, at, length, garbage=0.0):
-    """`total` with the sets padded to `length`."""
-    more = length - len(problem.sizes)
-    x = jnp.concatenate([problem.x, jnp.full((more, *problem.x.shape[1:]), garbage)])
-    sizes = jnp.asarray(np.concatenate([problem.sizes, np.ones(more, int)]), jnp.int32)
-    return total(problem.ensemble, x, sizes, jnp.asarray(len(problem.sizes)), problem.u, at)
+def total(problem, at, count, length=SETS, garbage=0.0):
+    """Of the first `count` sets, padded to `length` with sets full of garbage."""
+    x = np.full((length, *problem.x.shape[1:]), garbage, np.float32)
+    x[:count] = problem.x[:count]
+    sizes = np.ones(length, np.int32)
+    sizes[:count] = problem.sizes[:count]
+    return np.asarray(traced_total(problem.ensemble, jnp.asarray(x), jnp.asarray(sizes), jnp.asarray(count, jnp.int32), at))
 
 
-def plain_total(problem, at):
-    """Σ_j (base + gate · mean of the residuals - b), by a loop over sets, draws and members."""
-    ensemble, summed = problem.ensemble, np.zeros((DRAWS, DIM))
-    gate = 1.0 if ensemble.control is None else float(ensemble.control.gate_at(at.t))
-    models = [ensemble.member(jax.tree.map(lambda v, m=m: v[m], ensemble.network)) for m in range(MEMBERS)]
-    for x, size in zip(problem.x, problem.sizes, strict=True):
-        for draw, u in enumerate(problem.u):
-            whole = [score(model, u, at, x, jnp.asarray(size)) for model in models]
-            base = base_score(models[0], u, at, x, jnp.asarray(size))
-            summed[draw] += base + gate * (np.mean(whole, axis=0) - base)
-    if ensemble.control is not None:
-        summed -= len(problem.sizes) * np.asarray(ensemble.control.mean_at(problem.u, at.t))
-    return summed
-
-
-@eqx.filter_jit
-def base_score(model, u, at, x, size):
-    return model.base_score(u, at, model.embed(x, size))
+def plain_total(problem, at, count):
+    """Σ_j (base + gate · mean of the residuals - b), from the scores of each set, draw and member by itself."""
+    control, summed = problem.ensemble.control, np.zeros((DRAWS, DIM))
+    gate = 1.0 if control is None else float(control.gate_at(at.t))
+    for member in range(MEMBERS):
+        model = problem.ensemble.member(jax.tree.map(lambda v, m=member: v[m], problem.ensemble.network))
+        whole, base = parts(model, at, problem.x, jnp.asarray(problem.sizes, jnp.int32))
+        for j in range(count):
+            summed += (base[j] + gate * (whole[j] - base[j])) / MEMBERS
+    return summed if control is None else summed - count * np.asarray(control.mean_at(U, at.t))
 
 
 def assert_close(result, wanted):
     np.testing.assert_allclose(result, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("largest", [1, 3])
-@pytest.mark.parametrize("form", FORMS)
+dropped = pytest.mark.xfail(strict=True, reason="one_hot(size - 1, 1) drops sets of more than one without a base")
+
+
+@pytest.mark.parametrize(
+    ("form", "largest"),
+    [
+        *((form, 1) for form in FORMS),
+        *(pytest.param(form, 3, marks=() if FORMS[form][0] else dropped) for form in FORMS),
+    ],
+)
 def test_total_is_the_sum_over_sets_of_the_mean_over_members(form, largest):
-    problem = some_problem(form, largest, count=CHUNK + 3)
-    for index in (0, 5):
-        assert_close(padded_total(problem, level(index), 2 * CHUNK), plain_total(problem, level(index)))
+    problem = some_problem(form, largest)
+    for index, count in ((0, 1), (4, CHUNK), (8, CHUNK + 3), (3, SETS)):
+        assert_close(total(problem, level(index), count), plain_total(problem, level(index), count))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_total_of_one_set_is_its_score(form):
-    problem = some_problem(form, 1, count=1, control=False)
-    assert_close(padded_total(problem, level(3), 1), plain_total(problem, level(3)))
+def test_total_without_control():
+    problem = some_problem("base, free", 3, control=False)
+    assert_close(total(problem, level(3), CHUNK + 3), plain_total(problem, level(3), CHUNK + 3))
 
 
-@pytest.mark.parametrize("length", [4, CHUNK, 4 * CHUNK])
-def test_total_does_not_depend_on_the_padding(length):
-    problem = some_problem("base, free", 3, count=4)
-    assert_close(padded_total(problem, level(3), length, garbage=1e4), padded_total(problem, level(3), 4))
+def test_total_does_not_depend_on_the_padding():
+    problem, count = some_problem("base, free", 3), 3
+    wanted = total(problem, level(3), count)
+    for length in (4, SETS, 2 * SETS):
+        assert_close(total(problem, level(3), count, length, garbage=1e4), wanted)
 
 
 def test_a_new_number_of_sets_within_a_bucket_does_not_recompile():
-    traces = []
-
-    @eqx.filter_jit
-    def counted(*arguments):
-        traces.append(None)
-        return total(*arguments)
-
-    problem = some_problem("base, free", 1, count=16)
-    sizes, results = jnp.asarray(problem.sizes, jnp.int32), []
-    for count in (9, 12, 16):
-        assert bucket(count) == 16
-        results.append(counted(problem.ensemble, problem.x, sizes, jnp.asarray(count), problem.u, level(3)))
-    assert len(traces) == 1
+    problem, before = some_problem("base, free", 1), len(TRACES)
+    results = [total(problem, level(3), count) for count in (9, 12, 16)]
+    assert {bucket(count) for count in (9, 12, 16)} == {SETS}
+    assert len(TRACES) <= before + 1
     assert np.ptp(np.stack(results), axis=0).min() > 0
 
 
 def test_buckets_are_few_and_not_much_too_large():
-    counts = [*range(1, 2000), *(2**k + d for k in range(11, 25) for d in (-1, 0, 1))]
-    for count in counts:
+    for count in [*range(1, 2000), *(2**k + d for k in range(11, 25) for d in (-1, 0, 1))]:
         size = bucket(count)
         assert count <= size < 2 * count or count == size == 1
         assert size & (size - 1) == 0

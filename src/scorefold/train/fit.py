@@ -236,7 +236,7 @@ def _update(
     rows, key = at
     drawn = jax.tree.map(lambda v: v[rows], fixed.cases)
     loss, grads = jax.value_and_grad(_batch_loss)(run.network, fixed, drawn, key)
-    finite = jnp.isfinite(optax.global_norm(grads))
+    finite = jnp.isfinite(optax.tree.norm(grads))
     direction, state = _optimiser(training).update(grads, run.optimiser, run.network)
     cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / (pace.rounds * pace.epochs * pace.steps)))
     network = jax.tree.map(lambda p, d: p - rate * cosine * d, run.network, direction)

@@ -1,0 +1,30 @@
+"""The README's Python runs as it stands, on a smaller budget."""
+
+import re
+from pathlib import Path
+
+import scorefold as sf
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_python_example_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    small = code.replace("budget=10_000", "budget=300").replace(
+        'method="f-npse"', "method=sf.NPSE(width=8, training=sf.Training(steps=60, members=2))"
+    )
+    assert small != code
+    names: dict = {}
+    exec(small.replace("progress=True", "progress=False"), names)
+    draws = names["draws"]
+    assert draws.theta.shape == (1_000, 2)
+    assert draws.names == ("shape", "scale")
+    assert (draws.theta[:, 1] > 0.2).all()
+    assert (draws.theta[:, 1] < 2.2).all()
+
+
+def test_the_papers_configuration_is_accepted() -> None:
+    (code,) = re.findall(r"`(sf\.NPSE\(base=False.*?\))` is the paper's", README.read_text(), flags=re.DOTALL)
+    method = eval(" ".join(code.split()))
+    assert isinstance(method, sf.NPSE)
+    assert isinstance(method.sampler, sf.Langevin)
