@@ -191,20 +191,20 @@ def test_few_draws_and_equal_draws_are_drawn_quietly(draws):
 
 def test_training_curve_shows_members_means_and_kept_epochs():
     train = rng.normal(size=(3, 40)) + 5
-    validation = rng.normal(size=(3, 40)) + 6
-    (axes,) = training_curve(train, validation, np.array([4, 20, 39]), "title").axes
+    validation = rng.normal(size=(3, 41)) + 6
+    (axes,) = training_curve(train, validation, np.array([0, 20, 40]), 2, "title").axes
     assert len(axes.lines) == 3 + 1 + 3 + 1 + 1
     kept = axes.lines[-1]
-    np.testing.assert_array_equal(kept.get_xdata(), [5, 21, 40])
-    np.testing.assert_allclose(kept.get_ydata(), validation[[0, 1, 2], [4, 20, 39]])
-    assert any(np.allclose(artist.get_ydata(), validation.mean(0)) for artist in axes.lines[:-1])
+    np.testing.assert_array_equal(kept.get_xdata(), [0, 40, 80])
+    np.testing.assert_allclose(kept.get_ydata(), validation[[0, 1, 2], [0, 20, 40]])
+    assert any(np.array_equal(artist.get_ydata(), validation.mean(0)) for artist in axes.lines[:-1])
     assert axes.get_title(loc="left") == "title"
 
 
 def test_a_steep_start_does_not_flatten_the_training_curve():
     loss = 1 + 0.2 * np.exp(-np.arange(100) / 30)[None]
     loss[0, 0] = 1e6
-    (axes,) = training_curve(loss, loss, np.array([99])).axes
+    (axes,) = training_curve(loss, np.concatenate([loss[:, :1], loss], axis=1), np.array([100])).axes
     low, high = axes.get_ylim()
     assert low < 1.01
     assert 1.2 < high < 2
@@ -270,9 +270,9 @@ def test_save_crops_nothing(tmp_path):
         (lambda: corner(normal(9, 2), names(2), prior=normal(9, 1)), "prior of shape"),
         (lambda: corner(normal(9, 2), names(2), truth=np.zeros(3)), "truth of shape"),
         (lambda: corner(normal(9, 2), names(2), truth=np.array([0, np.inf])), "finite truth"),
-        (lambda: training_curve(np.ones((2, 5)), np.ones((2, 4)), np.zeros(2)), "validation of shape"),
-        (lambda: training_curve(np.ones((2, 5)), np.ones((2, 5)), np.zeros(3)), "kept of shape"),
-        (lambda: training_curve(np.ones((2, 5)), np.ones((2, 5)), np.array([0, 5])), "from 0 to 4"),
+        (lambda: training_curve(np.ones((2, 5)), np.ones((2, 5)), np.zeros(2)), "validation of shape"),
+        (lambda: training_curve(np.ones((2, 5)), np.ones((2, 6)), np.zeros(3)), "kept of shape"),
+        (lambda: training_curve(np.ones((2, 5)), np.ones((2, 6)), np.array([0, 6])), "from 0 to 5"),
         (lambda: sampler_health(np.array([0.5, 1.0]), *np.ones((3, 2))), "0 < gamma < 1"),
         (lambda: sampler_health(np.array([0.5, 0.9]), *np.ones((3, 4))), "step of shape"),
         (lambda: sampler_health(np.array([0.5]), np.ones(1), np.array([np.nan]), np.ones(1)), "finite q"),

@@ -219,22 +219,24 @@ def test_times_is_the_matrix_power(base, power, gamma):
 # One network
 
 
-def shaken(network, seed):
-    """Every array moved by noise, so that nothing is zero by construction."""
-    leaves, tree = jax.tree.flatten(network)
-    return jax.tree.unflatten(tree, [v + 0.5 * normal([seed, i], *v.shape) for i, v in enumerate(leaves)])
-
-
 STANDARDIZE = Standardize(normal(8, X), 0.5 + jnp.abs(normal(9, X)))
 
 
-@cache
-def some_model(form, largest=LARGEST, seed=10, fresh=False):
+def some_shape(form, largest=LARGEST):
     with_base, conservative = FORMS[form]
-    shape = Shape(DIM, X, largest, width=8, depth=2, conservative=conservative, base=with_base)
-    network = jax.jit(lambda key: ScoreNetwork(shape, key=key))(jax.random.key(seed))
-    base = some_base(largest) if with_base else None
-    return ScoreModel(network if fresh else shaken(network, seed), STANDARDIZE, base)
+    return Shape(DIM, X, largest, width=8, depth=2, conservative=conservative, base=with_base)
+
+
+def model_of(network):
+    return ScoreModel(network, STANDARDIZE, some_base(network.shape.largest_set) if network.shape.base else None)
+
+
+@cache
+def some_model(form, largest=LARGEST, seed=10):
+    """Every array is noise, so that nothing is zero by construction."""
+    like = eqx.filter_eval_shape(ScoreNetwork, some_shape(form, largest), key=jax.random.key(0))
+    leaves, tree = jax.tree.flatten(like)
+    return model_of(jax.tree.unflatten(tree, [normal([seed, i], *v.shape) for i, v in enumerate(leaves)]))
 
 
 DRAWS, SETS = 5, 2 * CHUNK
@@ -261,15 +263,19 @@ def scores(model, at, x, sizes):
     return np.asarray(parts(model, at, x, jnp.asarray(sizes, jnp.int32))[0], np.float64)
 
 
+def fresh_model(form):
+    return model_of(ScoreNetwork(some_shape(form), key=jax.random.key(19)))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_fresh_network_adds_nothing_to_a_base(form):
-    whole, base = parts(some_model(form, fresh=True), level(4), some_sets(), jnp.asarray(SIZES, jnp.int32))
+    whole, base = parts(fresh_model(form), level(4), some_sets(), jnp.asarray(SIZES, jnp.int32))
     assert (whole == base).all() == FORMS[form][0]
 
 
 @pytest.mark.parametrize("index", [0, 4, 8])
 def test_the_base_alone_is_the_diffused_gaussian_score(index):
-    model, at, x = some_model("base, free", fresh=True), level(index), some_sets()
+    model, at, x = fresh_model("base, free"), level(index), some_sets()
     gamma, result = float(at.gamma), scores(model, at, x, SIZES)
     for j, size in enumerate(SIZES):
         z = np.asarray(jax.vmap(STANDARDIZE)(x[j]), np.float64)[:size].mean(axis=0)
@@ -337,7 +343,7 @@ def some_control():
 @cache
 def some_problem(form, largest, control=True):
     members = [some_model(form, largest, seed) for seed in range(20, 20 + MEMBERS)]
-    network = jax.tree.map(lambda *v: jnp.stack(v), *(m.network for m in members))
+    network = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *(m.network for m in members))
     ensemble = ScoreEnsemble(network, STANDARDIZE, members[0].base, some_control() if control else None)
     return Problem(ensemble, some_sets(largest), np.minimum(SIZES, largest))
 
@@ -365,8 +371,9 @@ def plain_total(problem, at, count):
     control, summed = problem.ensemble.control, np.zeros((DRAWS, DIM))
     gate = 1.0 if control is None else float(control.gate_at(at.t))
     for member in range(MEMBERS):
-        model = problem.ensemble.member(jax.tree.map(lambda v, m=member: v[m], problem.ensemble.network))
-        whole, base = parts(model, at, problem.x, jnp.asarray(problem.sizes, jnp.int32))
+        network = jax.tree.map(lambda v, m=member: jnp.asarray(np.asarray(v)[m]), problem.ensemble.network)
+        model, sizes = problem.ensemble.member(network), jnp.asarray(problem.sizes, jnp.int32)
+        whole, base = (np.asarray(part, np.float64) for part in parts(model, at, problem.x, sizes))
         for j in range(count):
             summed += (base[j] + gate * (whole[j] - base[j])) / MEMBERS
     return summed if control is None else summed - count * np.asarray(control.mean_at(U, at.t))

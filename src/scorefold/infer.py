@@ -96,17 +96,15 @@ def write(result: Result, out: Path) -> None:
     """Figures, draws and a summary into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     settings, draws, history = result.settings, result.draws, result.posterior.history
-    title = f"{settings['task']}, {settings['method']}, n = {settings['n']}, {settings['budget']:,} simulations"
-    figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
-    figures.save(
-        figures.training_curve(history.train, history.validation[:, 1:], np.maximum(history.kept - 1, 0)),
-        out / "training.png",
-    )
-    info = draws.info
-    gamma, step, q, stein = (np.asarray(v) for v in (info.gamma, info.step, info.q, info.stein))
-    figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")
     np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
              reference=result.reference)  # fmt: skip
     summary = {"settings": settings, "measures": result.measures, "seconds": result.seconds,
-               "converged": bool(info.converged), "diverged": bool(info.diverged)}  # fmt: skip
+               "converged": bool(draws.info.converged), "diverged": bool(draws.info.diverged)}  # fmt: skip
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    title = f"{settings['task']}, {settings['method']}, n = {settings['n']}, {settings['budget']:,} simulations"
+    figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
+    curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
+    figures.save(curve, out / "training.png")
+    info = draws.info
+    gamma, step, q, stein = (np.asarray(v) for v in (info.gamma, info.step, info.q, info.stein))
+    figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")

@@ -106,28 +106,32 @@ def corner(
     return figure
 
 
-def training_curve(train: np.ndarray, validation: np.ndarray, kept: np.ndarray, title: str = "") -> Figure:
-    """Loss against epoch, (members, epochs): each member faint, their mean strong, the kept epochs dotted.
+def training_curve(
+    train: np.ndarray, validation: np.ndarray, kept: np.ndarray, epochs_a_round: int = 1, title: str = ""
+) -> Figure:
+    """Loss against epoch: each member faint, their mean strong, the weights that were kept circled.
 
-    `kept` holds each member's index into its epochs; the axis counts epochs from 1.
+    `train` is (members, rounds); `validation`, (members, rounds + 1), starts before training; `kept` indexes the latter.
     """
     train = _checked("train", train, (None, None))
-    validation = _checked("validation", validation, train.shape)
-    members, epochs = train.shape
+    members, rounds = train.shape
+    validation = _checked("validation", validation, (members, rounds + 1))
     kept = _checked("kept", kept, (members,)).astype(int)
-    if kept.min() < 0 or kept.max() >= epochs:
-        raise ScorefoldError(f"expected kept epochs as indices from 0 to {epochs - 1}; got {kept.tolist()}")
+    if kept.min() < 0 or kept.max() > rounds:
+        raise ScorefoldError(f"expected kept rounds as indices from 0 to {rounds}; got {kept.tolist()}")
     figure = _figure(5.6, 3.5)
     axes = figure.add_subplot()
-    epoch = np.arange(1, epochs + 1)
-    for loss, colour, label in ((train, BLUE, "training"), (validation, ORANGE, "validation")):
+    epoch = epochs_a_round * np.arange(rounds + 1)
+    lines = ((epoch[1:], train, BLUE, "training"), (epoch, validation, ORANGE, "validation"))
+    for x, loss, colour, label in lines:
         if members > 1:
-            axes.plot(epoch, loss.T, color=colour, lw=0.7, alpha=0.3)
-        axes.plot(epoch, loss.mean(0), color=colour, lw=1.8, label=label + (", mean" if members > 1 else ""))
+            axes.plot(x, loss.T, color=colour, lw=0.7, alpha=0.3)
+        axes.plot(x, loss.mean(0), color=colour, lw=1.8, label=label + (", mean" if members > 1 else ""))
     best = validation[np.arange(members), kept]
-    axes.plot(kept + 1, best, "o", ms=5, mfc="white", mec=ORANGE, mew=1.3, label="kept epoch", zorder=5)
-    axes.set(xlabel="epoch", ylabel="loss", ylim=_loss_limits(np.concatenate([train, validation])))
-    axes.set_xlim(1 - 0.02 * epochs, epochs + 0.02 * epochs)
+    axes.plot(epoch[kept], best, "o", ms=5, mfc="white", mec=ORANGE, mew=1.3, label="kept", zorder=5)
+    axes.set(xlabel="epoch", ylabel="loss", ylim=_loss_limits(np.concatenate([train, validation[:, 1:]])))
+    axes.set_ylim(top=max(axes.get_ylim()[1], best.max()))
+    axes.set_xlim(-0.02 * epoch[-1], 1.02 * epoch[-1])
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.legend(frameon=False, fontsize=9)
     _plain(axes, title)

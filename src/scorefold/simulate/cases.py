@@ -54,6 +54,22 @@ class Simulations(NamedTuple):
         )
 
 
+def split(sims: Simulations, set_size: int) -> Simulations:
+    """The same observations in sets of at most `set_size`, each with its parameters."""
+    if set_size >= sims.set_size:
+        return sims
+    parts = []
+    for start in range(0, sims.set_size, set_size):
+        sizes = np.clip(sims.sizes - start, 0, set_size)
+        some = sizes > 0
+        x = np.zeros((some.sum(), set_size, *sims.shape), sims.x.dtype)
+        cut = sims.x[some, start : start + set_size]
+        x[:, : cut.shape[1]] = cut
+        parts.append((sims.theta[some], x, sizes[some]))
+    theta, x, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sims._replace(theta=theta, x=x, sizes=sizes, set_size=set_size)
+
+
 def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
     """A pure function of its arguments; a larger budget continues a smaller one."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))

@@ -224,7 +224,7 @@ def _train_round(
         batches = jnp.stack(orders).reshape(pace.epochs * pace.steps, pace.batch)
         step = partial(_update, training, pace, fixed, rate)
         run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_noise, len(batches))))
-        return run, jnp.mean(losses)
+        return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
     return jax.vmap(one)(rates, rows, runs, keys)
 
