@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from scorefold import tasks
 from scorefold.compose.factorized import factorized, reference_sd
-from scorefold.diagnose.c2st import c2st
 from scorefold.noise import Level, levels
 from scorefold.sample import SAMPLERS, Ancestral, Langevin, SelfTuned, Transitions
 from scorefold.sample.info import conclude, identities
@@ -28,12 +28,11 @@ LOWEST = Level(*(jnp.asarray(v, jnp.float32) for v in (0.0, 1.0, 1.0, 1.0)))
 
 
 @cache
-def compiled(sampler, rule, schedule, clouds, size):
+def compiled(sampler, rule, clouds, size):
     """Several clouds, one after the other, as the posterior draws them; every set may stand for `copies` equal ones."""
-    grid = jax.tree.map(lambda v: v[::-1], levels(schedule, 400, sampler.levels))
 
     @jax.jit
-    def draw(mixtures, copies, rotation, key):
+    def draw(mixtures, grid, copies, rotation, key):
         plain, sets = composed_score(mixtures), copies * len(mixtures.means)
         score = factorized(lambda u, level: copies * plain(u @ rotation, level) @ rotation.T, sets, rule)
 
@@ -50,8 +49,8 @@ def compiled(sampler, rule, schedule, clouds, size):
 def run(sampler, mixtures, copies=1, *, rule="diffused", schedule="log-snr", clouds=4, size=CLOUD, seed=0, rotation=None):
     """Draws (clouds · size, dim) in float64, and the clouds' Infos stacked."""
     turn = jnp.eye(mixtures.means.shape[-1]) if rotation is None else jnp.asarray(rotation, jnp.float32)
-    draw = compiled(sampler, rule, schedule, clouds, size)
-    u, info = draw(mixtures, jnp.asarray(copies), turn, jax.random.key(seed))
+    grid = jax.tree.map(lambda v: v[::-1], levels(schedule, 400, sampler.levels))
+    u, info = compiled(sampler, rule, clouds, size)(mixtures, grid, jnp.asarray(copies), turn, jax.random.key(seed))
     return np.asarray(u, np.float64).reshape(-1, u.shape[-1]), jax.tree.map(np.asarray, info)
 
 
@@ -78,6 +77,11 @@ def moments(u, mean, sd):
     return (u.mean(0) - mean) / sd, u.std(0) / sd
 
 
+def radius_distance(u, reference):
+    """Kolmogorov's distance between the distributions of the distance to the reference's mean."""
+    return stats.ks_2samp(*(np.linalg.norm(v - reference.mean(0), axis=1) for v in (u, reference))).statistic
+
+
 # Every sampler
 
 
@@ -100,6 +104,10 @@ def test_contract(name):
     assert (np.diff(info.gamma[0]) > 0).all(), "first the noisiest"
     assert (info.step[0, :-1] > 0).all()
     assert np.isfinite(info.q).all()
+    # A score that fails is said to have failed.
+    _, info = run(sampler, problem.mixtures._replace(means=problem.mixtures.means * jnp.nan), **settings)
+    assert info.diverged
+    assert not info.converged
 
 
 def test_defaults():
@@ -150,14 +158,14 @@ def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
 
 
 def test_self_tuned_is_right_with_few_draws():
-    # 200 clouds of 128 in 10-D, the fewest there are: 25,600 draws, standard errors 0.0062 (mean) and 0.0044 (sd
-    # ratio), bounds at 6.4 and 6.8. Alarms have a probability below 1e-6 each.
+    # 100 clouds of 128 in 10-D, the fewest there are: 12,800 draws, standard errors 0.0088 (mean) and 0.0063 (sd
+    # ratio), bounds at 5.7 and 5.6: false failure 4e-7. Alarms have a probability below 1e-6 each.
     problem = gaussian(30)
-    u, info = run(SelfTuned(), problem.mixtures, 30, clouds=200, size=128)
+    u, info = run(SelfTuned(), problem.mixtures, 30, clouds=100, size=128)
     shift, ratio = moments(u, problem.mean, problem.sd)
-    assert np.abs(shift).max() < 0.04
-    assert ratio.min() > 0.97
-    assert ratio.max() < 1.03
+    assert np.abs(shift).max() < 0.05
+    assert ratio.min() > 0.965
+    assert ratio.max() < 1.035
     assert info.converged.mean() >= 0.99
 
 
@@ -185,7 +193,8 @@ def test_self_tuned_finds_both_modes(n):
 
 def test_self_tuned_is_right_on_the_mixture():
     # 4,096 draws against 20,000: standard errors 0.017 (mean) and, for a Gaussian, 0.012 (sd ratio); bounds at 5.8.
-    # C2ST of 1,000 against 1,000 scatters by 0.012: its bound is at 5. In all, false failure 5e-7.
+    # The distributions of the distance to the mean, which show the components' weights, are 0.07 apart by chance once
+    # in 10¹⁴. In all, false failure 2e-7.
     task = tasks.get("mixture")
     _, x = task.observe(8, 0)
     u, info = run(SelfTuned(), posteriors(task, x))
@@ -194,7 +203,7 @@ def test_self_tuned_is_right_on_the_mixture():
     assert np.abs(shift).max() < 0.1
     assert ratio.min() > 0.93
     assert ratio.max() < 1.07
-    assert c2st(u[:1000], reference[:1000]) < 0.56
+    assert radius_distance(u, reference) < 0.07
     assert info.converged.all()
 
 
@@ -204,16 +213,16 @@ def test_self_tuned_is_right_on_the_mixture():
 SCALES = {
     "one dimension": (10, [0.3], [0.5]),
     "one dimension, one observation": (1, [0.05], [1.5]),
-    "as wide as the prior": (50, [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]),
-    "tiny, sd 1e-4": (10**6, [1e-2, 1e-2], [0.5, -0.3]),
+    "as wide as the prior": (50, [1.0] * 6, [0.0] * 6),
+    "tiny, sd 1e-4": (10**6, [0.01] * 6, [0.5, -0.3, 0.0, 1.0, 0.2, -2.0]),
     "condition number 1e6": (1000, [9e-4, 1.0, 0.1, 0.5, 0.9, 0.01], [2.0, 0.0, -1.0, 0.3, 0.2, 1.0]),
 }
 
 
 @pytest.mark.parametrize("name", SCALES)
 def test_self_tuned_at_every_scale(name):
-    # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 13 dimensions:
-    # false failure 5e-6.
+    # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
+    # false failure 8e-6.
     n, variances, means = SCALES[name]
     v, mu = np.array(variances), np.array(means)
     mixtures = GaussianMixture(
@@ -257,8 +266,8 @@ HESSIAN = np.cov(np.random.default_rng(6).standard_normal((4, 12))) * 20
 
 
 def matrix(u, s, key=0):
-    root = np.asarray(preconditioner(jnp.asarray(u, jnp.float32), jnp.asarray(s, jnp.float32), jax.random.key(key)), np.float64)
-    return root @ root.T
+    root = jax.jit(preconditioner)(jnp.asarray(u, jnp.float32), jnp.asarray(s, jnp.float32), jax.random.key(key))
+    return np.asarray(root @ root.T, np.float64)
 
 
 @pytest.mark.parametrize("name", CLOUDS)
@@ -383,7 +392,7 @@ def test_ancestral_is_right_on_one_observation_of_the_mixture():
     assert np.abs(shift).max() < 0.1
     assert ratio.min() > 0.92
     assert ratio.max() < 1.06
-    assert c2st(u[:1000], reference[:1000]) < 0.56
+    assert radius_distance(u, reference) < 0.07
     assert info.converged.all()
 
 
@@ -425,26 +434,26 @@ def judge(u, score):
     return info.converged, info.diverged
 
 
-@partial(jax.jit, static_argnames=("size", "dim", "replicates"))
-def _judged(size, dim, replicates, wide, shift):
+@partial(jax.jit, static_argnames=("size", "dim"))
+def _judged(size, dim, wide, shift):
     def one(key):
         u = wide * jax.random.normal(key, (size, dim)) + shift
         return judge(u, -u)[0]
 
-    return jax.vmap(one)(jax.random.split(jax.random.key(0), replicates))
+    return jax.vmap(one)(jax.random.split(jax.random.key(0), 500))
 
 
-def flagged(size, dim, replicates, wide=1.0, shift=0.0):
-    """The fraction of clouds of N(shift, wide²) that N(0, 1)'s score rejects."""
-    return 1 - float(np.mean(_judged(size, dim, replicates, wide, shift)))
+def flagged(size, dim, wide=1.0, shift=0.0):
+    """The fraction of 500 clouds of N(shift, wide²) that N(0, 1)'s score rejects."""
+    return 1 - float(np.mean(_judged(size, dim, wide, shift)))
 
 
 @pytest.mark.parametrize("size", [128, 1024])
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
     # By the normal limit at most 3e-4 of clouds (128 draws in one dimension, 3.6 standard errors), and next to none of
-    # the others. More than 10 of 2,000 then come once in 10⁸.
-    assert flagged(size, dim, 2_000) <= 0.005
+    # the others. More than 4 of 500 then come once in 10⁶.
+    assert flagged(size, dim) <= 0.008
 
 
 @pytest.mark.parametrize(("name", "n"), PROBLEMS)
@@ -466,8 +475,8 @@ def test_exact_draws_of_a_task_seldom_raise_a_false_alarm(name, n):
     [(1.3, 0.0), (2.0, 0.0), (100.0, 0.0), (0.7, 0.0), (0.1, 0.0), (1.0, 0.5), (1.0, 3.0)],
 )
 def test_planted_failures_are_flagged(wide, shift, dim):
-    # Over 200 clouds of 1,024. The least evident, a shift of half an sd, is at 8 standard errors from the threshold.
-    assert flagged(CLOUD, dim, 200, wide, shift) == 1
+    # Over 500 clouds of 1,024. The least evident, a shift of half an sd, is at 8 standard errors from the threshold.
+    assert flagged(CLOUD, dim, wide, shift) == 1
 
 
 @pytest.mark.xfail(
@@ -477,7 +486,7 @@ def test_planted_failures_are_flagged(wide, shift, dim):
 )
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_planted_failures_are_flagged_with_few_draws(dim):
-    assert flagged(128, dim, 200, wide=1.3) > 0.5
+    assert flagged(128, dim, wide=1.3) > 0.5
 
 
 @pytest.mark.parametrize(
@@ -523,17 +532,3 @@ def test_a_score_that_is_not_finite_is_flagged(value):
     converged, diverged = judge(u, (-u).at[5, 0].set(value))
     assert not converged
     assert not diverged, "the draws themselves are fine"
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_sampler_whose_score_fails_says_so(name):
-    sampler = SAMPLERS[name](levels=10)
-    grid = jax.tree.map(lambda v: v[::-1], levels("log-snr", 400, 10))
-
-    def score(u, level):
-        return jnp.where(level.gamma > 0.5, jnp.nan, -u)
-
-    start = jnp.asarray(np.random.default_rng(0).standard_normal((128, 2)), jnp.float32)
-    _, info = jax.jit(lambda u, key: sampler(score, grid, u, key, 1))(start, jax.random.key(0))
-    assert info.diverged
-    assert not info.converged

@@ -63,7 +63,7 @@ def fit(sims: Simulations, method: str | NPSE = "f-npse", seed: int = 0, progres
     _check_count("seed", seed, 0)
     chosen = methods.get(method)
     ensemble, history = chosen.train(sims, seed, progress)
-    return Posterior(sims.prior, chosen, ensemble, history, sims.shape, sims.set_size)
+    return Posterior(sims.prior, chosen, ensemble, history, sims.shape)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,6 @@ class Posterior:
     history: History
     shape: tuple[int, ...]
     """Of one observation."""
-    set_size: int
 
     def sample(
         self,
@@ -137,7 +136,7 @@ class Posterior:
     ) -> Draws:
         started = time.perf_counter()
         key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
-        sets, sizes = partition(x, self.set_size, np.random.default_rng(seed))
+        sets, sizes = partition(x, self.ensemble.network.shape.largest_set, np.random.default_rng(seed))
         count = len(sizes)
         prior_rule = prior_rule or self.method.prior_rule
         sampler = sampler or self.method.sampler or (Ancestral() if count == 1 else SelfTuned())

@@ -12,21 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose.factorized import PriorRule
+from scorefold.errors import ScorefoldError
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
 from scorefold.networks.score import Shape
 from scorefold.networks.standardize import fit_standardize
 from scorefold.noise import levels
 from scorefold.sample import Sampler
-from scorefold.simulate.cases import Simulations
+from scorefold.simulate.cases import Simulations, split
 from scorefold.train.control import fit_control
 from scorefold.train.fit import Cases, History, Training, fit_score, held_out
 
 
 @dataclass(frozen=True)
 class NPSE:
-    """A configured method. The number of observations in a set is the simulations'."""
+    """A configured method."""
 
+    set_size: int = 1
+    """m, the largest number of observations in one set; simulations in larger sets are cut."""
     width: int = 64
     depth: int = 3
     base: bool = True
@@ -42,8 +45,14 @@ class NPSE:
     sampler: Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
 
+    def __post_init__(self) -> None:
+        if min(self.set_size, self.width, self.depth) < 1 or self.width % 2:
+            raise ScorefoldError(f"expected set_size and depth ≥ 1 and an even width ≥ 2; got {self}")
+        levels(self.schedule, self.T)
+
     def train(self, sims: Simulations, seed: int, progress: bool) -> tuple[ScoreEnsemble, History]:
         """Train the ensemble on the simulations."""
+        sims = split(sims, self.set_size)
         x = sims.x.reshape(*sims.x.shape[:2], -1)
         counts = np.arange(x.shape[1]) < sims.sizes[:, None]
         standardize = fit_standardize(x[counts])

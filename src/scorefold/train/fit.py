@@ -50,6 +50,14 @@ class Training:
     patience: int = 20
     """Rounds without a better validation loss, for every member, before training stops."""
 
+    def __post_init__(self) -> None:
+        counts = (self.members, self.steps, self.batch, self.patience)
+        if min(counts) < 1 or not self.learning_rates or min(self.learning_rates) <= 0 or not 0 <= self.average < 1:
+            raise ScorefoldError(
+                "expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ average < 1; "
+                f"got {self}"
+            )
+
 
 class Cases(NamedTuple):
     """Training cases in the N(0, I) space, on the device."""
