@@ -341,10 +341,11 @@ def some_control():
 
 
 @cache
-def some_problem(form, largest, control=True):
+def some_problem(form, largest):
     members = [some_model(form, largest, seed) for seed in range(20, 20 + MEMBERS)]
     network = jax.tree.map(lambda *v: jnp.asarray(np.stack(v)), *(m.network for m in members))
-    ensemble = ScoreEnsemble(network, STANDARDIZE, members[0].base, some_control() if control else None)
+    control = None if largest == 1 else some_control()
+    ensemble = ScoreEnsemble(network, STANDARDIZE, members[0].base, control)
     return Problem(ensemble, some_sets(largest), np.minimum(SIZES, largest))
 
 
@@ -387,28 +388,31 @@ dropped = pytest.mark.xfail(strict=True, reason="one_hot(size - 1, 1) drops sets
 
 
 @pytest.mark.parametrize(
-    ("form", "largest"),
+    ("form", "largest", "sizes"),
     [
-        *((form, 1) for form in FORMS),
-        *(pytest.param(form, 3, marks=() if FORMS[form][0] else dropped) for form in FORMS),
+        *((form, 1, "ones") for form in FORMS if FORMS[form][0]),  # without control
+        *((form, 3, "ones") for form in FORMS),
+        *(pytest.param(form, 3, "mixed", marks=() if FORMS[form][0] else dropped) for form in FORMS),
     ],
 )
-def test_total_is_the_sum_over_sets_of_the_mean_over_members(form, largest):
+def test_total_is_the_sum_over_sets_of_the_mean_over_members(form, largest, sizes):
     problem = some_problem(form, largest)
+    if sizes == "ones":
+        problem = problem._replace(sizes=np.ones_like(problem.sizes))
     for index, count in ((0, 1), (4, CHUNK), (8, CHUNK + 3), (3, SETS)):
         assert_close(total(problem, level(index), count), plain_total(problem, level(index), count))
-
-
-def test_total_without_control():
-    problem = some_problem("base, free", 3, control=False)
-    assert_close(total(problem, level(3), CHUNK + 3), plain_total(problem, level(3), CHUNK + 3))
 
 
 def test_total_does_not_depend_on_the_padding():
     problem, count = some_problem("base, free", 3), 3
     wanted = total(problem, level(3), count)
-    for length in (4, SETS, 2 * SETS):
+    for length in (SETS, 2 * SETS):
         assert_close(total(problem, level(3), count, length, garbage=1e4), wanted)
+
+
+def test_total_of_one_padded_set_is_its_score():
+    problem = some_problem("base, free", 1)
+    assert_close(total(problem, level(3), count=1, length=1), plain_total(problem, level(3), count=1))
 
 
 def test_a_new_number_of_sets_within_a_bucket_does_not_recompile():
