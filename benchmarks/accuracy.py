@@ -21,7 +21,7 @@ from scorefold.diagnose.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.methods.npse import NPSE
 from scorefold.posterior import Posterior, fit
-from scorefold.simulate.run import simulate
+from scorefold.simulation.run import simulate
 
 
 def cell(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> list[float]:

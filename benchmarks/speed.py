@@ -20,7 +20,7 @@ def one(n: int) -> None:
     from scorefold import tasks
     from scorefold.methods.npse import NPSE
     from scorefold.posterior import fit
-    from scorefold.simulate.run import simulate
+    from scorefold.simulation.run import simulate
 
     warnings.simplefilter("ignore")
     task = tasks.get("gaussian")

@@ -15,7 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 LONGEST = 500
 
-ASSEMBLY = {"types", "errors", "progress", "noise", "prior", "simulate", "networks", "train", "compose", "sample", "methods"}
+ASSEMBLY = {"types", "errors", "progress", "noise", "prior", "simulation", "networks", "train", "compose", "sample", "methods"}
 ALL = ASSEMBLY | {"posterior", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
 
 # What each room may import, besides itself. A new room needs a line here.
@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "progress": set(),
     "noise": {"types", "errors"},
     "prior": {"types", "noise", "errors"},
-    "simulate": {"types", "prior", "errors", "progress"},
+    "simulation": {"types", "prior", "errors", "progress"},
     "networks": {"types", "noise"},
     "train": {"types", "noise", "networks", "errors", "progress"},
     "compose": {"types", "noise"},
@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "posterior": ASSEMBLY,
     "artifact": ASSEMBLY | {"posterior"},
     "diagnose": {"types", "errors"},
-    "tasks": {"types", "errors", "prior", "simulate"},
+    "tasks": {"types", "errors", "prior", "simulation"},
     "infer": ALL,
     "bench": ALL,
     "report": {"types", "errors"},
@@ -105,7 +105,9 @@ def test_the_arrows_make_no_circle():
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_files_are_short_and_named_after_what_they_do(path):
     assert len(path.read_text().splitlines()) <= LONGEST
-    assert not {"utils", "util", "helpers", "common", "misc"} & {part.removesuffix(".py") for part in path.relative_to(ROOT).parts}
+    assert not {"utils", "util", "helpers", "common", "misc"} & {
+        part.removesuffix(".py") for part in path.relative_to(ROOT).parts
+    }
 
 
 @pytest.mark.parametrize("argument", ["--help", "infer --help"])

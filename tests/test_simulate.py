@@ -14,10 +14,10 @@ from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
-from scorefold.simulate import run
-from scorefold.simulate.batched import Batched
-from scorefold.simulate.cases import gather, plan
-from scorefold.simulate.run import simulate
+from scorefold.simulation import run
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.cases import gather, plan
+from scorefold.simulation.run import simulate
 
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 BUDGETS = [100, 101, 997]

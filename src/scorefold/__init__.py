@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from scorefold.posterior import Draws, Posterior, fit
     from scorefold.prior import Prior
     from scorefold.sample import Ancestral, Langevin, SelfTuned, Transitions
-    from scorefold.simulate.batched import Batched
-    from scorefold.simulate.run import simulate
+    from scorefold.simulation.batched import Batched
+    from scorefold.simulation.run import simulate
     from scorefold.train.fit import Training
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Ancestral": "sample",
-    "Batched": "simulate.batched",
+    "Batched": "simulation.batched",
     "Draws": "posterior",
     "Langevin": "sample",
     "NPSE": "methods.npse",
@@ -37,7 +37,7 @@ _HOMES = {
     "Training": "train.fit",
     "Transitions": "sample",
     "fit": "posterior",
-    "simulate": "simulate.run",
+    "simulate": "simulation.run",
 }
 
 __all__ = [
@@ -61,5 +61,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'scorefold' has no attribute {name!r}")
     value = getattr(import_module(f"scorefold.{_HOMES[name]}"), name)
-    globals()[name] = value  # `simulate` is also a folder: the verb must win
+    globals()[name] = value
     return value

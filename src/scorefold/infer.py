@@ -15,7 +15,7 @@ from scorefold.diagnose.mmd import squared_mmd
 from scorefold.diagnose.moments import mean_shift, sd_ratio
 from scorefold.posterior import Draws, Posterior, fit
 from scorefold.report import figures
-from scorefold.simulate.run import simulate
+from scorefold.simulation.run import simulate
 
 REFERENCE_SEED = 1
 

@@ -19,7 +19,7 @@ from scorefold.networks.ensemble import ScoreEnsemble, bucket
 from scorefold.noise import Level, levels
 from scorefold.prior import Prior
 from scorefold.sample import Ancestral, Info, Sampler, SelfTuned, Transitions
-from scorefold.simulate.cases import Simulations
+from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import History
 from scorefold.types import Array, Cloud, Key
 

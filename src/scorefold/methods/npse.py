@@ -19,7 +19,7 @@ from scorefold.networks.score import Shape
 from scorefold.networks.standardize import fit_standardize
 from scorefold.noise import levels
 from scorefold.sample import Sampler
-from scorefold.simulate.cases import Simulations, split
+from scorefold.simulation.cases import Simulations, split
 from scorefold.train.control import fit_control
 from scorefold.train.fit import Cases, History, Training, fit_score, held_out
 

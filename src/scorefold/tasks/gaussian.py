@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from scorefold.prior import Prior
-from scorefold.simulate.batched import Batched
+from scorefold.simulation.batched import Batched
 from scorefold.tasks.exact import GaussianMixture
 from scorefold.tasks.task import Task, checked, stream
 from scorefold.types import Float, Key, Observation, Scalar, Theta

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.simulate.batched import Batched
+from scorefold.simulation.batched import Batched
 from scorefold.tasks.exact import GaussianMixture
 from scorefold.tasks.gaussian import DIM, VARIANCES, standard_normal_prior
 from scorefold.tasks.task import Task, checked, key_stream, stream

@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.simulate.batched import Batched
+from scorefold.simulation.batched import Batched
 from scorefold.tasks.exact import GaussianMixture
 from scorefold.types import Array, Callable, Float, Key, Observation, Scalar, Theta
 

@@ -15,8 +15,8 @@ import numpy as np
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.progress import track
-from scorefold.simulate.batched import Batched
-from scorefold.simulate.cases import Simulations, gather, plan
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.cases import Simulations, gather, plan
 
 SMALLEST_BUDGET = 100
 BATCH = 10_000
