@@ -20,6 +20,8 @@ from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape, positional
 from scorefold.networks.standardize import KNEE, Standardize, fit_standardize
 from scorefold.noise import Level, levels
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 DIM, X, LARGEST = 2, 3, 3
 FORMS = {
     f"{'base' if base else 'no base'}, {'conservative' if conservative else 'free'}": (base, conservative)

@@ -158,15 +158,15 @@ def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
 
 
 def test_self_tuned_is_right_with_few_draws():
-    # 100 clouds of 128 in 10-D, the fewest there are: 12,800 draws, standard errors 0.0088 (mean) and 0.0063 (sd
-    # ratio), bounds at 5.7 and 5.6: false failure 4e-7. Alarms have a probability below 1e-6 each.
+    # 64 clouds of 128 in 10-D, the fewest there are: 8,192 draws, standard errors 0.011 (mean) and 0.0078 (sd ratio),
+    # bounds at 5.4 and 5.1: false failure 4e-6. Alarms have a probability below 1e-6 each.
     problem = gaussian(30)
-    u, info = run(SelfTuned(), problem.mixtures, 30, clouds=100, size=128)
+    u, info = run(SelfTuned(), problem.mixtures, 30, clouds=64, size=128)
     shift, ratio = moments(u, problem.mean, problem.sd)
-    assert np.abs(shift).max() < 0.05
-    assert ratio.min() > 0.965
-    assert ratio.max() < 1.035
-    assert info.converged.mean() >= 0.99
+    assert np.abs(shift).max() < 0.06
+    assert ratio.min() > 0.96
+    assert ratio.max() < 1.04
+    assert info.converged.all()
 
 
 @pytest.mark.parametrize("n", [5, 30, 300])

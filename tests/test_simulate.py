@@ -3,9 +3,6 @@
 Statistical comparisons use fixed seeds; on fresh ones each fails falsely less often than once in 10⁶.
 """
 
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -294,21 +291,3 @@ def test_too_few_cases_are_not_blamed_on_the_simulator():
     with pytest.raises(ScorefoldError) as caught:
         simulate(PRIOR, echo, 100, set_size=20)
     assert "NaN" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        "Prior",
-        *(
-            pytest.param(
-                name,
-                marks=pytest.mark.xfail(strict=True, reason="importing the folder simulate hides the verb `sf.simulate`"),
-            )
-            for name in ("Batched", "fit")
-        ),
-    ],
-)
-def test_the_verb_wins_over_the_folder(first):
-    code = f"import scorefold as sf; sf.{first}; assert callable(sf.simulate)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

@@ -40,7 +40,7 @@ def _linear_beta(T: int) -> np.ndarray:
 
 def _cosine(T: int) -> np.ndarray:
     f = np.cos(np.pi / 2 * (np.arange(T + 1) / T + 0.008) / 1.008) ** 2
-    return np.clip(f[1:] / f[0], 1e-5, 1 - 1e-5)
+    return 1e-5 + (1 - 2e-5) * f[1:] / f[0]  # kept off 0 and 1
 
 
 def _log_snr(T: int) -> np.ndarray:

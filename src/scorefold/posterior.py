@@ -21,7 +21,7 @@ from scorefold.prior import Prior
 from scorefold.sample import Ancestral, Info, Sampler, SelfTuned, Transitions
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import History
-from scorefold.types import Array, Cloud, Key
+from scorefold.types import Array, Cloud, Key, new_key
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
@@ -92,7 +92,7 @@ class Posterior:
         """
         _check_count("draws", draws, 1)
         _check_count("seed", seed, 0)
-        if isinstance(x_obs, list) and x_obs and np.ndim(x_obs[0]) == 1 + len(self.shape):
+        if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self._checked(x) for x in x_obs]
             return [self._sample(x, draws, (seed, i), sampler, prior_rule) for i, x in enumerate(checked)]
         return self._sample(self._checked(x_obs), draws, (seed, 0), sampler, prior_rule)
@@ -135,7 +135,7 @@ class Posterior:
         prior_rule: PriorRule | None,
     ) -> Draws:
         started = time.perf_counter()
-        key = jax.random.fold_in(jax.random.key(seed[0]), seed[1])
+        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
         sets, sizes = partition(x, self.ensemble.network.shape.largest_set, np.random.default_rng(seed))
         count = len(sizes)
         prior_rule = prior_rule or self.method.prior_rule
@@ -195,6 +195,9 @@ def cloud_size(draws: int, dim: int) -> int:
 
 def check_pair(sampler: Sampler, prior_rule: PriorRule, sets: int) -> None:
     """Refuse what cannot be right."""
+    if not isinstance(sampler, Sampler) or getattr(sampler, "steps", 1) < 1:
+        known = "SelfTuned(), Langevin(), Transitions() or Ancestral()"
+        raise ScorefoldError(f"expected a sampler of one or more steps such as {known}; got {sampler!r}")
     if prior_rule not in PRIOR_RULES:
         raise ScorefoldError(f"unknown prior rule {prior_rule!r}. {closest(prior_rule, list(PRIOR_RULES))}")
     if isinstance(sampler, Ancestral) and sets > 1:
@@ -226,6 +229,14 @@ def warn(info: Info, u: np.ndarray, sets: int) -> None:
         warnings.warn(f"draws ran away, beyond 15 prior sd; {seen}. {advice}", UntrustworthyDraws, stacklevel=4)
     elif not info.converged:
         warnings.warn(f"the draws have not converged: {seen}. {advice}", UntrustworthyDraws, stacklevel=4)
+
+
+def _depth(value: Any) -> int:
+    """How deeply nested; -1 where it is ragged."""
+    try:
+        return np.ndim(value)
+    except ValueError:
+        return -1
 
 
 def _check_count(name: str, value: Any, least: int) -> None:

@@ -7,6 +7,7 @@ noise levels.
 
 from collections.abc import Callable
 
+import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Scalar = Float[Array, ""]
@@ -16,4 +17,13 @@ Observation = Float[Array, "x"]
 Key = PRNGKeyArray
 Count = int | Int[Array, ""]  # may be traced
 
-__all__ = ["Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta"]
+
+def new_key(seed: int) -> Key:
+    """A key for any whole number ≥ 0; `jax.random.key` alone would keep 32 bits of it."""
+    key = jax.random.key(seed & 0xFFFFFFFF)
+    while seed := seed >> 32:
+        key = jax.random.fold_in(key, seed & 0xFFFFFFFF)
+    return key
+
+
+__all__ = ["Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "new_key"]

@@ -60,7 +60,7 @@ class ScoreEnsemble(eqx.Module):
 
     def total(self, sets: Sets) -> Callable[[Cloud, Level], Cloud]:
         """Σ_j s(u, t, X_j) over the real sets, as a function of the cloud and the level."""
-        of_size = jax.nn.one_hot(sets.size - 1, self._sizes) * (jnp.arange(len(sets.size)) < sets.count)[:, None]
+        of_size = jax.nn.one_hot(self._index(sets.size), self._sizes) * (jnp.arange(len(sets.size)) < sets.count)[:, None]
 
         def total(u: Cloud, level: Level) -> Cloud:
             gate = 1.0 if self.control is None else self.control.gate_at(level.t)
@@ -74,6 +74,10 @@ class ScoreEnsemble(eqx.Module):
     @property
     def _sizes(self) -> int:
         return 1 if self.base is None else self.base.weight.shape[0]
+
+    def _index(self, size: Int[Array, "sets"]) -> Int[Array, "sets"]:
+        """Which of the base's fits belongs to a set; without a base all sets are alike."""
+        return jnp.minimum(size, self._sizes) - 1
 
     def _times(self, v: Float[Array, "sizes rows dim"], power: float, level: Level) -> Float[Array, "sizes rows dim"]:
         """The base's covariance to a power, times vectors, for every set size."""
@@ -111,7 +115,7 @@ class ScoreEnsemble(eqx.Module):
             join_c, mean, size, of_size_c = (
                 jax.lax.dynamic_slice_in_dim(v, start, length) for v in (join, sets.mean, sets.size, of_size)
             )
-            index = jnp.minimum(size, sizes) - 1
+            index = self._index(size)
             z = self._times(jnp.broadcast_to(jnp.sqrt(level.gamma) * mean, (sizes, *mean.shape)), -0.5, level)
             own = join_c - z_parts(z)[index, jnp.arange(length)]
             pairs = parts[index] + own[:, None]

@@ -44,7 +44,9 @@ class GaussianBase(eqx.Module):
 
 def _ridge(x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Slope, offset and residual covariance of u on x, with the ridge that minimises generalised cross-validation."""
-    count = len(x)
+    count, dim = u.shape
+    if count < max(10, dim + 2):  # too few cases to learn from: the prior
+        return np.zeros((dim, x.shape[1])), np.zeros(dim), np.eye(dim)
     x_mean, u_mean = x.mean(axis=0), u.mean(axis=0)
     left, singular, right = np.linalg.svd(x - x_mean, full_matrices=False)
     projected = left.T @ (u - u_mean)

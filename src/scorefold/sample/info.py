@@ -39,6 +39,8 @@ class Identities(NamedTuple):
     q: Scalar
     stein: Scalar
     drift: Scalar
+    error: Scalar
+    """Standard error of `stein`, relative to it where it is above 1."""
 
 
 def identities(u: Cloud, score: Cloud) -> Identities:
@@ -48,15 +50,17 @@ def identities(u: Cloud, score: Cloud) -> Identities:
     spread = score - s_mean
     covariance = centred.T @ centred / len(u)
     q = jnp.sum((spread.T @ spread / len(u)) * covariance) / dim
-    stein = -jnp.mean(jnp.sum(centred * score, axis=1)) / dim
+    each = -jnp.sum(centred * score, axis=1) / dim
+    stein = jnp.mean(each)
     drift = jnp.sqrt(jnp.maximum(s_mean @ covariance @ s_mean, 0.0) / dim)
-    return Identities(q, stein, drift)
+    return Identities(q, stein, drift, jnp.std(each) / jnp.sqrt(len(u)) / jnp.maximum(stein, 1.0))
 
 
 def conclude(u: Cloud, gamma: Array, step: Array, checks: Identities) -> Info:
     """The run's Info, from the final draws and the checks of every level."""
     diverged = ~jnp.all(jnp.isfinite(u)) | (jnp.max(jnp.abs(u)) > FARTHEST)
-    # With S draws the identities hold up to noise of relative size √(q/S): four of that, and a tenth, are allowed.
+    # A tenth is allowed, and four standard errors of what this many draws can show.
     noise = 4 * jnp.sqrt(jnp.maximum(checks.q[-1], 1.0) / len(u))
-    converged = (jnp.abs(checks.stein[-1] - 1) < 0.1 + noise) & (checks.drift[-1] < 0.1 + noise) & ~diverged
-    return Info(gamma, step, *checks, diverged=diverged, converged=converged)
+    stein_holds = jnp.abs(checks.stein[-1] - 1) < 0.1 + 4 * checks.error[-1]
+    converged = stein_holds & (checks.drift[-1] < 0.1 + noise) & ~diverged
+    return Info(gamma, step, checks.q, checks.stein, checks.drift, diverged=diverged, converged=converged)

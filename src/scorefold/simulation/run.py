@@ -1,7 +1,7 @@
 """Run a simulator on parameters drawn from the prior.
 
 Simulation i's random stream is a pure function of (seed, i): `np.random.default_rng(SeedSequence(seed, spawn_key=(2, i)))`
-for a plain simulator, `jax.random.fold_in(jax.random.key(seed), i)` for a batched one.
+for a plain simulator, `jax.random.fold_in(new_key(seed), i)` for a batched one.
 """
 
 import warnings
@@ -17,6 +17,7 @@ from scorefold.prior import Prior
 from scorefold.progress import track
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.cases import Simulations, gather, plan
+from scorefold.types import new_key
 
 SMALLEST_BUDGET = 100
 BATCH = 10_000
@@ -36,6 +37,11 @@ def simulate(
     """
     _check(prior, simulator, budget, set_size, seed)
     planned = plan(prior, budget, set_size, seed)
+    if len(planned.theta) < SMALLEST_BUDGET / 2:
+        raise ScorefoldError(
+            f"expected a budget for at least {SMALLEST_BUDGET // 2} training cases; {budget:,} simulator calls in sets of "
+            f"up to {set_size} make {len(planned.theta)}. Raise the budget or lower set_size."
+        )
     theta = planned.theta[planned.case]
     if isinstance(simulator, Batched):
         x = _run_batched(simulator, theta, seed, progress)
@@ -73,7 +79,7 @@ def _check(prior: Prior, simulator: object, budget: int, set_size: int, seed: in
 
 
 def _run_batched(simulator: Batched, theta: np.ndarray, seed: int, progress: bool) -> np.ndarray:
-    root = jax.random.key(seed)
+    root = new_key(int(seed))
     make_keys = jax.jit(jax.vmap(lambda i: jax.random.fold_in(root, i)))
     function = jax.jit(simulator.function)
     parts = []

@@ -17,7 +17,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
 from scorefold.tasks.exact import GaussianMixture
-from scorefold.types import Array, Callable, Float, Key, Observation, Scalar, Theta
+from scorefold.types import Array, Callable, Float, Key, Observation, Scalar, Theta, new_key
 
 BLOCK = 32
 """Observations simulated together by `observe`."""
@@ -65,7 +65,7 @@ def stream(seed: int, purpose: str) -> np.random.Generator:
 
 def key_stream(seed: int, purpose: str) -> Key:
     """The same for JAX."""
-    return jax.random.fold_in(jax.random.key(seed), zlib.crc32(purpose.encode()))
+    return jax.random.fold_in(new_key(seed), zlib.crc32(purpose.encode()))
 
 
 def checked(x_obs: np.ndarray, features: int) -> Float[np.ndarray, "n x"]:

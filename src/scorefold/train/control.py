@@ -11,7 +11,7 @@ from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.score import ScoreNetwork
 from scorefold.noise import Level
 from scorefold.train.fit import Cases
-from scorefold.types import Array, Float, Key, Scalar
+from scorefold.types import Array, Float, Key, Scalar, new_key
 
 KNOTS = 21
 
@@ -72,7 +72,7 @@ def fit_control(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, lev
     """Gate and mean at evenly spaced levels, from `held_out` (members, cases)."""
     rows = np.unique(np.round(np.linspace(0, len(levels.t) - 1, KNOTS)).astype(int))
     knots = jax.tree.map(lambda v: v[rows], levels)
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), 7), len(rows))
+    keys = jax.random.split(jax.random.fold_in(new_key(int(seed)), 7), len(rows))
 
     fewest = int(held_out.sum(axis=1).min())
     parts = []

@@ -28,7 +28,7 @@ from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
 from scorefold.progress import bar
-from scorefold.types import Array, Float, Int, Key, Scalar
+from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 
 FOLDS = 5
 STEPS_A_ROUND = 50
@@ -169,7 +169,7 @@ def fit_score(
     seen_rows, unseen_rows = _rows(~unseen), _rows(unseen)
     fixed = _Fixed(cases, levels, standardize, base)
     pace = _pace(training, seen_rows.shape[1])
-    key = jax.random.key(seed)
+    key = new_key(int(seed))
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(len(rates)))
 
     runs = _start(shape, training, keys)
@@ -207,7 +207,7 @@ def _start(shape: Shape, training: Training, keys: Array) -> _Run:
     def one(key: Key) -> _Run:
         network = ScoreNetwork(shape, key=key)
         state, zero = _optimiser(training).init(network), jnp.zeros((), jnp.int32)
-        return _Run(network, network, network, jnp.asarray(jnp.inf), state, zero, zero)
+        return _Run(network, network, network, jnp.array(jnp.inf, jnp.float32), state, zero, zero)
 
     return jax.vmap(one)(keys)
 
