@@ -25,7 +25,7 @@ def unchecked(monkeypatch):
 @pytest.fixture(scope="module")
 def quick_to_compile():
     """For modules whose time goes into compiling tiny programs: XLA leaves out most of its optimisations (-40%)."""
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)

@@ -473,30 +473,12 @@ def test_planted_failures_are_flagged(wide, shift, dim):
     assert flagged(CLOUD, dim, wide, shift) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="info.conclude allows 4 √(q/S) of noise whatever the dimension: 0.6 for 128 draws that are 30% too wide, "
-    "where the Stein identity is off by 0.69. In 10-D its standard error is 0.07.",
-)
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_planted_failures_are_flagged_with_few_draws(dim):
     assert flagged(128, dim, wide=1.3) > 0.5
 
 
-@pytest.mark.parametrize(
-    "n",
-    [
-        5,
-        pytest.param(
-            30,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="with separated modes q is large (73 at n = 30, 640 at n = 300) and √(q/S) swallows the error of "
-                "the Stein identity: modes twice too wide pass at n = 300, and 1.5 times at n = 30.",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("n", [5, 30])
 def test_modes_that_are_too_wide_are_flagged(n):
     task = tasks.get("bimodal")
     _, x = task.observe(n, 0)

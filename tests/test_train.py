@@ -99,7 +99,7 @@ def plain():
 
 
 def test_training_beats_a_score_of_zero(plain):
-    # A score of zero has a loss of 1 ± 0.015, and -u, the prior's, 0.5. Over 12 other seeds: 0.507 ± 0.002.
+    # A score of zero has a loss of 1 ± 0.015. Over 24 other seeds this one had 0.51 ± 0.014: the limit is 6 sd away.
     assert (plain.history.validation[:, 0] > 1).all()
     assert (plain.history.validation[:, -1] < 0.6).all()
     assert (plain.history.train[:, -1] < 0.6).all()
@@ -139,7 +139,6 @@ def test_the_network_returned_is_the_one_reported(plain):
         assert abs(loss.mean() - plain.history.validation[member].min()) < 5.5 * error  # 4 times in 10⁸
 
 
-@pytest.mark.xfail(strict=True, reason="jnp.asarray(jnp.inf) in _start is weakly typed: _validate is compiled twice")
 def test_every_round_runs_the_same_program(plain):
     assert plain.compiled == dict.fromkeys(PROGRAMS, 1)
 
@@ -176,6 +175,24 @@ def test_updates_without_a_finite_gradient_are_left_out_and_counted():
 def test_training_that_never_works_says_so():
     with pytest.raises(ScorefoldError, match=r"training failed: no learning rate of \(1e-06, 0\.02\) gave a finite validation"):
         train_plain(PLAIN_CASES._replace(u=jnp.full_like(PLAIN_CASES.u, jnp.nan)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"members": 0},
+        {"steps": 0},
+        {"batch": 0},
+        {"patience": 0},
+        {"learning_rates": ()},
+        {"learning_rates": (1e-3, 0.0)},
+        {"average": 1.0},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_work_are_refused(wrong):
+    with pytest.raises(ScorefoldError, match=rf"expected members, steps, .*; got Training\(.*{next(iter(wrong))}="):
+        Training(**wrong)
 
 
 # With a base, on u ~ N(0, I), x = u + noise in two dimensions: the base is the whole truth
@@ -226,8 +243,9 @@ def test_where_the_base_is_the_truth_the_network_is_not_kept():
     cases, base = as_cases(u, x), fit_gaussian_base(x, np.ones(COUNT, int), u, 1)
     network, history = fit_score(SHAPE, UNIT, base, cases, GRID, RESIDUAL, seed=0)
     share = np.asarray(residual_share(ScoreEnsemble(network, UNIT, base, None), cases, jax.random.key(0)))
-    assert (history.validation[:, 1:].mean(axis=1) > history.validation[:, 0]).all(), "it did learn noise on the way"
-    assert share.max() < 0.1
+    # Over 30 other seeds 0.02 ± 0.02 and at most 0.06; keeping the last weights instead of the best gives about 0.2.
+    assert share.max() < 0.12
+    assert (history.kept == history.validation.argmin(axis=1)).all()
 
 
 # Control
@@ -288,7 +306,7 @@ def test_without_a_bias_nothing_is_corrected():
         se = standard_errors(gammas(control))
         found = (np.asarray(control.offset) ** 2).sum(axis=1) + (np.asarray(control.slope) ** 2).sum(axis=(1, 2))
         ratios.append(found / (3 * (se**2).sum(axis=1)))
-    # Without shrinkage the mean would be about 1. With it a fit of 6 numbers leaves (y - 1)₊²/y on average 0.14, y ~ χ²₆/6;
+    # Without shrinkage the mean would be about 1. With it a fit of 6 numbers leaves (y - 1)₊²/y on average 0.10, y ~ χ²₆/6;
     # a mean over 20 seeds above 0.6 is less likely than 10⁻⁶ (the levels of one seed are taken as one).
     assert np.mean(ratios) < 0.6
 
@@ -321,4 +339,4 @@ def test_every_case_is_judged_by_the_member_that_has_not_seen_it():
 
 def test_the_gate_closes_on_noise():
     control = control_of(some_network(seed=5), exact_base(), *linear_gaussian(COUNT, seed=5))
-    assert np.max(control.gate) < 0.2
+    assert np.max(control.gate) < 0.2  # over 60 other seeds 0.007 on average and at most 0.06
