@@ -208,11 +208,6 @@ def test_failures_are_one_paragraph(error, said, monkeypatch, capsys):
     assert "Traceback" not in printed
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=OSError,
-    reason="--out is first touched after training, and an OSError is not caught: a traceback after minutes of work",
-)
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, capsys, unchecked):
     (tmp_path / "file").write_text("")
     worked = []

@@ -57,6 +57,10 @@ def infer(
 
     _known("--task", lambda: room.get(task))
     _known("--method", lambda: methods.get(method))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
     console = _console()
     result = run.infer(task, method, budget, n, draws, seed, console)
     run.write(result, out)

@@ -93,8 +93,7 @@ def table(result: Result) -> Table:
 
 
 def write(result: Result, out: Path) -> None:
-    """Figures, draws and a summary into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
+    """Figures, draws and a summary into a folder that exists."""
     settings, draws, history = result.settings, result.draws, result.posterior.history
     np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
              reference=result.reference)  # fmt: skip
