@@ -16,6 +16,8 @@ from scorefold import methods, tasks
 from scorefold.cli import app, main
 from scorefold.errors import ScorefoldError
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SCOREFOLD = shutil.which("scorefold", path=str(Path(sys.executable).parent))
 FILES = {"corner.png", "training.png", "sampler.png", "draws.npz", "summary.json"}
 # The numbers of tests/test_posterior.py, so that what they compile serves both. With the defaults it takes a minute.

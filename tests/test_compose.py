@@ -13,6 +13,8 @@ from scorefold.noise import SCHEDULES, Level, levels
 from scorefold.tasks.exact import composed_score
 from scorefold.tasks.gaussian import VARIANCES
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLOUD = np.random.default_rng(0).standard_normal((16, 10))
 
 

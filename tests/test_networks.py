@@ -294,6 +294,13 @@ def test_the_order_of_a_set_and_its_padding_do_not_matter(form):
     assert np.abs(threes - twos).max() > 0.1
 
 
+def test_a_set_means_the_same_whatever_it_is_padded_to():
+    model, x = some_model("base, free"), some_sets()[0]
+    tight, padded = (model.embed(x[:length], jnp.asarray(2)) for length in (2, 3))
+    np.testing.assert_allclose(padded.join, tight.join, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(padded.mean, tight.mean, rtol=1e-5)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_only_the_conservative_form_is_a_gradient(form):
     model, x, sizes = some_model(form), some_sets()[:1], jnp.asarray([2], jnp.int32)

@@ -323,19 +323,19 @@ def test_nobody_is_their_own_neighbour():
 
 
 def test_langevin_converges_for_a_few_observations():
-    # shared/METHOD.md §4: sd ratio 1.04. With 2,048 draws its mean over 10 dimensions has standard error 0.005: bounds
-    # at 6 of them. The mean still lags, here by 0.24 sd.
+    # shared/METHOD.md §4: sd ratio 1.04. With 1,024 draws its mean over 10 dimensions has standard error 0.007: bounds at
+    # 5 of them, false failure 6e-7. The mean still lags, here by 0.24 sd.
     problem = gaussian(8)
-    u, info = run(Langevin(), problem.mixtures, 8, **SETTINGS["langevin"], clouds=2)
+    u, info = run(Langevin(), problem.mixtures, 8, **SETTINGS["langevin"], clouds=1)
     shift, ratio = moments(u, problem.mean, problem.sd)
-    assert 1.008 < ratio.mean() < 1.07
-    assert np.sqrt(np.mean(shift**2)) < 0.35
+    assert 1.003 < ratio.mean() < 1.075
+    assert np.sqrt(np.mean(shift**2)) < 0.4
     assert not info.diverged.any()
     assert info.gamma.shape[1] == 400
 
 
 def test_langevin_says_so_when_it_diverges():
-    u, info = run(Langevin(), gaussian(1000).mixtures, 1000, **SETTINGS["langevin"], clouds=2)
+    u, info = run(Langevin(), gaussian(1000).mixtures, 1000, **SETTINGS["langevin"], clouds=1)
     assert not np.isfinite(u).all()
     assert info.diverged.all()
     assert not info.converged.any()
@@ -445,9 +445,9 @@ def flagged(size, dim, wide=1.0, shift=0.0):
 @pytest.mark.parametrize("size", [128, 1024])
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
-    # By the normal limit at most 3e-4 of clouds (128 draws in one dimension, 3.6 standard errors), and next to none of
-    # the others. More than 4 of 500 then come once in 10⁶.
-    assert flagged(size, dim) <= 0.008
+    # Measured over 2,000: 1e-3 with 128 draws in one dimension, where the Stein identity is a skewed χ², and none
+    # elsewhere. More than 5 of 500 then come once in 50,000.
+    assert flagged(size, dim) <= 0.01
 
 
 @pytest.mark.parametrize(("name", "n"), PROBLEMS)
@@ -473,23 +473,56 @@ def test_planted_failures_are_flagged(wide, shift, dim):
     assert flagged(CLOUD, dim, wide, shift) == 1
 
 
-@pytest.mark.parametrize("dim", [1, 2, 10])
-def test_planted_failures_are_flagged_with_few_draws(dim):
-    assert flagged(128, dim, wide=1.3) > 0.5
+@pytest.mark.parametrize(("dim", "power"), [(1, 0.5), (2, 0.85), (10, 0.99)])
+def test_planted_failures_are_flagged_with_few_draws(dim, power):
+    # 30% too wide, in clouds of 128: measured 0.63, 0.94 and 1.00, of 500; the bounds are 5 standard errors below.
+    assert flagged(128, dim, wide=1.3) > power
 
 
-@pytest.mark.parametrize("n", [5, 30])
-def test_modes_that_are_too_wide_are_flagged(n):
+UNSEEN = pytest.mark.xfail(
+    strict=True,
+    reason="with separated modes the Stein identity is dominated by their distance: its standard error is 0.18 at n = 30 and "
+    "0.5 at n = 300, where modes 30% too wide or too narrow change it by 0.7 and 0.5",
+)
+
+
+@pytest.mark.parametrize(
+    ("n", "wide"),
+    [
+        (5, 1.3),
+        (5, 0.7),
+        (30, 2.0),
+        pytest.param(30, 1.3, marks=UNSEEN),
+        pytest.param(30, 0.7, marks=UNSEEN),
+        pytest.param(300, 1.3, marks=UNSEEN),
+    ],
+)
+def test_modes_of_the_wrong_width_are_flagged(n, wide):
     task = tasks.get("bimodal")
     _, x = task.observe(n, 0)
     score = score_at_lowest(task, x)
     u = task.reference(x, 50 * CLOUD, 4)
     side = np.sign(u @ np.linalg.eigh(x.T @ x)[1][:, [-1]])
     centre = (u * side).mean(0)
-    wide = side * (centre + 1.5 * (u * side - centre))
-    clouds = jnp.asarray(wide, jnp.float32).reshape(50, CLOUD, -1)
+    wrong = side * (centre + wide * (u * side - centre))
+    clouds = jnp.asarray(wrong, jnp.float32).reshape(50, CLOUD, -1)
     converged, _ = jax.lax.map(lambda u: judge(u, score(u)), clouds)
     assert (~converged).mean() > 0.95
+
+
+@pytest.mark.full
+@pytest.mark.xfail(
+    strict=True,
+    reason="dividing the standard error by a Stein identity above 1 makes 1.3% of exact clouds look too wide when modes are "
+    "this far apart; 4 standard errors should leave 1 in 10,000",
+)
+def test_exact_draws_of_far_modes_seldom_raise_a_false_alarm():
+    task = tasks.get("bimodal")
+    _, x = task.observe(300, 0)
+    score = score_at_lowest(task, x)
+    u = jnp.asarray(task.reference(x, 1000 * CLOUD, 3), jnp.float32).reshape(1000, CLOUD, -1)
+    converged, _ = jax.lax.map(lambda u: judge(u, score(u)), u)
+    assert (~converged).sum() <= 4
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 15.1, -1e30])
