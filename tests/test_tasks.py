@@ -5,8 +5,9 @@ where the normal limit holds, and a p-value fails below 10⁻⁶. About 310 mean
 that together they would fail falsely about once in 20,000 seeds.
 """
 
-from types import SimpleNamespace
+import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +16,9 @@ from scipy import stats
 
 from scorefold import tasks
 from scorefold.errors import ScorefoldError
-from scorefold.tasks import bimodal, mixture
-from scorefold.tasks.exact import GaussianMixture, composed_score, diffused, log_density, score
+from scorefold.noise import Level
+from scorefold.tasks import bimodal, exact, gaussian, mixture
+from scorefold.tasks.exact import GaussianMixture, diffused, exact_sets, log_density, score
 
 SIGMA2 = np.linspace(0.6, 1.4, 10)
 Z_MAX = 5.5
@@ -38,6 +40,8 @@ LIKELIHOODS = {
     "bimodal": lambda theta, x: half(normal(x, theta, 0.5), normal(x, -theta, 0.5)),
 }
 NAMES = list(LIKELIHOODS)
+# Where p(θ|x) is a mixture of Gaussians.
+MIXTURES = {"gaussian": gaussian.single_posterior, "mixture": mixture.single_posterior, "bimodal": bimodal.single_posterior}
 
 
 def log_posterior(name, theta, x_obs):
@@ -91,7 +95,7 @@ def test_shapes(task):
     draws = task.reference(x, 7, seed=0)
     assert draws.shape == (7, dim)
     assert draws.dtype == np.float64
-    single = task.single_posterior(jnp.asarray(x[0]))
+    single = MIXTURES[task.name](jnp.asarray(x[0]))
     assert single.means.shape == single.variances.shape == (len(single.log_weights), dim)
 
 
@@ -157,7 +161,7 @@ def test_simulator_and_likelihood_agree(task):
 
 def test_single_posterior_is_prior_times_likelihood(task):
     x = jnp.asarray(task.observe(1, seed=3)[1][0], jnp.float32)
-    posterior = task.single_posterior(x)
+    posterior = MIXTURES[task.name](x)
     np.testing.assert_allclose(jnp.exp(posterior.log_weights).sum(), 1, rtol=1e-5)
     theta = task.prior.sample(100, 5)
     difference = np.asarray(densities(posterior, jnp.asarray(theta))) - log_posterior(task.name, theta, np.asarray(x)[None])
@@ -209,15 +213,81 @@ def test_diffused_density_is_the_convolution(gamma):
     np.testing.assert_allclose(ours, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("n", [1, 5])
-def test_composed_score_is_the_sum_over_observations(task, n):
-    x = jnp.asarray(task.observe(n, seed=0)[1], jnp.float32)
-    theta = jnp.asarray(task.prior.sample(70, 1), jnp.float32)
-    level = SimpleNamespace(gamma=jnp.float32(0.7))
-    mixtures = jax.vmap(task.single_posterior)(x)
-    ours = jax.jit(lambda theta: composed_score(mixtures)(theta, level))(theta)
-    expected = sum(gradients(diffused(task.single_posterior(one), 0.7), theta) for one in x)
-    np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
+def test_single_score_is_the_gradient_of_the_single_log_density(task):
+    x = jnp.asarray(task.observe(1, seed=0)[1][0], jnp.float32)
+    u = jnp.asarray(task.prior.to_normal(task.prior.sample(20, 1)), jnp.float32)
+    both = jax.vmap(jax.value_and_grad(task.single_log_density), in_axes=(0, None, None))
+    for gamma in (0.999, 0.3):
+        ours = jax.vmap(task.single_score, in_axes=(0, None, None))(u, x, jnp.float32(gamma))
+        assert ours.shape == u.shape
+        np.testing.assert_allclose(ours, both(u, x, jnp.float32(gamma))[1], rtol=1e-3, atol=1e-3)
+
+
+# Sets of one observation
+
+
+def level(gamma):
+    return Level(*(jnp.asarray(v, jnp.float32) for v in (3.0, gamma, gamma, 0.5)))
+
+
+def some_sets(task, n, padding=0):
+    """n observations, then padding far away, and draws of which some are near the posterior."""
+    x = task.observe(n, seed=0)[1]
+    sets = exact_sets(task, np.concatenate([x, np.full((padding, x.shape[1]), 1e3)]))
+    u = np.concatenate([task.prior.to_normal(draws) for draws in (task.prior.sample(30, 1), task.reference(x, 5, 1))])
+    return eqx.tree_at(lambda sets: sets.count, sets, jnp.int32(n)), jnp.asarray(u, jnp.float32)
+
+
+def plain_sum(function, u, x, gamma):
+    over_draws = jax.vmap(function, in_axes=(0, None, None))
+    return sum(np.asarray(over_draws(u, one, jnp.float32(gamma)), np.float64) for one in x)
+
+
+@pytest.mark.parametrize(("n", "padding"), [(1, 0), (5, 3), (12, 0), (8, 1)])
+def test_totals_are_sums_over_the_real_observations(task, n, padding, monkeypatch):
+    sets, u = some_sets(task, n, padding)
+    monkeypatch.setattr(exact, "PAIRS_AT_ONCE", 4 * len(u) if n > 1 else len(u) // 2)
+    assert sets.at_once(len(u)) == (4 if n > 1 else 1)
+    score = jax.jit(lambda sets, u: sets.total(u, level(0.7)))(sets, u)
+    expected = plain_sum(task.single_score, u, sets.x[:n], 0.7)
+    np.testing.assert_allclose(score, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+    log_density = jax.jit(lambda sets, u: sets.log_densities(u, level(0.7)))(sets, u)
+    expected = plain_sum(task.single_log_density, u, sets.x[:n], 0.7)
+    np.testing.assert_allclose(log_density, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_picked_observations_keep_their_order_and_group(task):
+    sets, u = some_sets(task, 6)
+    sets = eqx.tree_at(lambda sets: sets.group, sets, jnp.arange(6, dtype=jnp.int32))
+    some = sets.pick(jnp.asarray([4, 1, 0]), jnp.int32(2))
+    np.testing.assert_array_equal(some.group, [4, 1, 0])
+    own = jnp.ones((6, u.shape[1], u.shape[1])) * jnp.arange(6)[:, None, None]
+    picked = sets.with_precision(own).pick(jnp.asarray([4, 1, 0]), jnp.int32(2))
+    np.testing.assert_array_equal(picked.precision[picked.group][:, 0, 0], [4, 1, 0])
+    expected = plain_sum(task.single_score, u, sets.x[jnp.asarray([4, 1])], 0.7)
+    np.testing.assert_allclose(some.total(u, level(0.7)), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_prior_is_standard_normal(task):
+    sets, u = some_sets(task, 2)
+    gradient = jax.grad(lambda u: sets.prior_log_density(u, level(0.4)).sum())(u)
+    np.testing.assert_array_equal(sets.prior(u, level(0.4)), gradient)
+    difference = np.asarray(sets.prior_log_density(u, level(0.4))) - stats.norm.logpdf(np.asarray(u, np.float64)).sum(1)
+    np.testing.assert_allclose(difference, difference[0], atol=1e-4)
+
+
+def test_jacobians_of_a_chunk_are_those_of_the_single_scores(task):
+    sets, u = some_sets(task, 3)
+    ours = jax.jit(lambda u: sets.fold(u, level(0.7), lambda chunk: chunk.jacobian.sum(axis=0), jacobian=True))(u)
+    over_draws = jax.vmap(jax.jacfwd(task.single_score), in_axes=(0, None, None))
+    expected = sum(over_draws(u, one, jnp.float32(0.7)) for one in sets.x)
+    np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+def test_a_task_without_single_scores_is_refused():
+    task = dataclasses.replace(tasks.get("gaussian"), single_score=None)
+    with pytest.raises(ScorefoldError, match=r"'gaussian'\. Train a network"):
+        exact_sets(task, np.zeros((1, 10)))
 
 
 # Gaussian
@@ -244,7 +314,7 @@ def test_gaussian_reference_is_conjugate(n):
 def test_mixture_reference_of_one_observation_is_its_exact_mixture(size):
     """11 p-values an observation: ten coordinates, and the distance to x that tells the components apart."""
     task, x = tasks.get("mixture"), size * np.tile([[1.0, -1.0]], 5)
-    single = jax.tree.map(lambda a: np.asarray(a, np.float64), task.single_posterior(jnp.asarray(x[0])))
+    single = jax.tree.map(lambda a: np.asarray(a, np.float64), mixture.single_posterior(jnp.asarray(x[0])))
     weights = np.exp(single.log_weights)
     assert weights.min() > 0.1, "choose an observation for which both components matter"
     draws = task.reference(x, 4000, seed=1)

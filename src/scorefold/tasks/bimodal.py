@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.simulation.batched import Batched
-from scorefold.tasks.exact import GaussianMixture
+from scorefold.tasks.exact import GaussianMixture, single_log_density, single_score
 from scorefold.tasks.gaussian import standard_normal_prior
 from scorefold.tasks.task import Task, checked, stream
 from scorefold.types import Float, Key, Observation, Scalar, Theta
@@ -126,5 +126,6 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="grid",
-        single_posterior=single_posterior,
+        single_score=single_score(single_posterior),
+        single_log_density=single_log_density(single_posterior),
     )

@@ -1,22 +1,33 @@
-"""Exact scores: Gaussian mixtures stay Gaussian mixtures when they are diffused.
+"""Exact scores of sets of one observation, as a task knows them, and those of Gaussian mixtures.
 
-If p(θ) = Σ_c w_c N(θ | μ_c, diag v_c) and θ_t = √γ θ + √(1-γ) ξ with ξ ~ N(0, I), then
+A Gaussian mixture stays one when it is diffused. If p(θ) = Σ_c w_c N(θ | μ_c, diag v_c) and θ_t = √γ θ + √(1-γ) ξ with
+ξ ~ N(0, I), then
 
     p_t(θ) = Σ_c w_c N(θ | √γ μ_c, diag(γ v_c + 1-γ)),
     ∇log p_t(θ) = Σ_c r_c(θ) (√γ μ_c - θ) / (γ v_c + 1-γ),   r_c the responsibilities.
 
-With p(θ|x_j) such a mixture for every observation, the sum over observations in the composed score is known
-exactly at every level, and what a sampler then gets wrong is the sampler's own error.
+With p_t(θ|x_j) known for every observation at every level, a composition rule has exact scores to work with, and what a
+sampler then gets wrong is its own error or the rule's.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from scorefold.types import Array, Callable, Cloud, Float, Scalar, Theta
+from scorefold.errors import ScorefoldError
+from scorefold.noise import Level
+from scorefold.sets import SetScores
+from scorefold.tasks.task import Task
+from scorefold.types import Array, Callable, Cloud, Float, Int, Observation, Scalar, Theta
 
-DRAWS_AT_ONCE = 64
+PAIRS_AT_ONCE = 4096
+"""Draws × observations held in memory together; a pair needs 3,000 numbers where its score is an integral."""
+
+SingleScore = Callable[[Theta, Observation, Scalar], Theta]
+SingleLogDensity = Callable[[Theta, Observation, Scalar], Scalar]
 
 
 class GaussianMixture(NamedTuple):
@@ -26,15 +37,6 @@ class GaussianMixture(NamedTuple):
     """Normalised: their exponentials sum to one."""
     means: Float[Array, "*obs components dim"]
     variances: Float[Array, "*obs components dim"]
-
-
-@runtime_checkable
-class HasGamma(Protocol):
-    """What is needed of a noise level."""
-
-    @property
-    def gamma(self) -> Scalar:
-        """How much of θ is left, γ_t."""
 
 
 def diffused(mixture: GaussianMixture, gamma: Scalar | float) -> GaussianMixture:
@@ -53,19 +55,92 @@ def score(mixture: GaussianMixture, theta: Theta) -> Theta:
     return jnp.sum(responsibilities[:, None] * (mixture.means - theta) / mixture.variances, axis=0)
 
 
-def composed_score(mixtures: GaussianMixture) -> Callable[[Cloud, HasGamma], Cloud]:
-    """Σ_j ∇log p_t(θ|x_j), the plain sum without a prior term, for mixtures stacked over observations."""
+def single_score(posterior: Callable[[Observation], GaussianMixture]) -> SingleScore:
+    """(u, x, γ) to the score of the diffused p(u|x), for a p(u|x) that is a mixture."""
+    return lambda u, x, gamma: score(diffused(posterior(x), gamma), u)
 
-    def total(theta: Cloud, level: HasGamma) -> Cloud:
-        at_level = diffused(mixtures, level.gamma)
 
-        def one(draw: Theta) -> Theta:
-            return jax.vmap(score, in_axes=(0, None))(at_level, draw).sum(0)
+def single_log_density(posterior: Callable[[Observation], GaussianMixture]) -> SingleLogDensity:
+    """Likewise for log p_t(u|x)."""
+    return lambda u, x, gamma: log_density(diffused(posterior(x), gamma), u)
 
-        # A few draws at a time: draws × observations × components × dim may not fit in memory.
-        return jax.lax.map(one, theta, batch_size=DRAWS_AT_ONCE)
 
-    return total
+class ExactSets(SetScores):
+    """Observations as sets of one, padded; the first `count` are real."""
+
+    x: Float[Array, "sets x"]
+    count: Int[Array, ""]
+    group: Int[Array, "sets"]
+    precision: Float[Array, "groups dim dim"] | None
+    single_score: SingleScore = eqx.field(static=True)
+    single_log_density: SingleLogDensity = eqx.field(static=True)
+
+    def prepare(self, u: Cloud, level: Level) -> Cloud:
+        """The draws themselves."""
+        return u
+
+    def chunk(self, prepared: Cloud, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws dim"]:
+        """The scores of the observations at `index`."""
+        return self._pairs(self.single_score, prepared, level, index)
+
+    def prior(self, u: Cloud, level: Level) -> Cloud:
+        """The score of N(0, I), whatever the level."""
+        return -u
+
+    def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+        """Σ_j log p_t(u | x_j) up to a constant."""
+        length = min(self.at_once(len(u)), len(self.group))
+
+        def add(i: Array, summed: Float[Array, "draws"]) -> Float[Array, "draws"]:
+            index = i * length + jnp.arange(length)
+            values = self._pairs(self.single_log_density, u, level, index)
+            return summed + jnp.sum(jnp.where(index < self.count, values.T, 0.0), axis=1)
+
+        return jax.lax.fori_loop(0, (self.count + length - 1) // length, add, jnp.zeros(len(u)))
+
+    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+        """That of N(0, I) up to a constant."""
+        return -jnp.sum(u**2, axis=1) / 2
+
+    def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "ExactSets":
+        """The same observations, each with a precision of its own."""
+        return self._replace(self.x, self.count, jnp.arange(len(self.x)), precision)
+
+    def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "ExactSets":
+        """Only the observations at `index`, of which the first `count` are real."""
+        return self._replace(self.x[index], count, self.group[index], self.precision)
+
+    def at_once(self, draws: int) -> int:
+        """Observations in a chunk."""
+        return max(1, PAIRS_AT_ONCE // draws)
+
+    def _replace(self, x: Array, count: Array, group: Array, precision: Array | None) -> "ExactSets":
+        functions = {"single_score": self.single_score, "single_log_density": self.single_log_density}
+        return ExactSets(x=x, count=count, group=group, precision=precision, **functions)
+
+    def _pairs(
+        self, function: Callable[..., Array], u: Cloud, level: Level, index: Int[Array, "chunk"]
+    ) -> Float[Array, "chunk draws ..."]:
+        """A function of (u, x, γ) at all draws and the observations at `index`, a few draws at a time."""
+        x = jnp.take(self.x, index, axis=0, mode="clip")  # the last chunk may reach beyond the padding
+        over_sets = jax.vmap(function, in_axes=(None, 0, None))
+        values = jax.lax.map(lambda draw: over_sets(draw, x, level.gamma), u, batch_size=min(PAIRS_AT_ONCE, len(u)))
+        return jnp.moveaxis(values, 1, 0)
+
+
+def exact_sets(task: Task, x_obs: np.ndarray, precision: Float[Array, "groups dim dim"] | None = None) -> ExactSets:
+    """A task's exact scores of these observations (n, x), without padding."""
+    if task.single_score is None or task.single_log_density is None:
+        raise ScorefoldError(f"expected a task whose single scores are known; got {task.name!r}. Train a network for it.")
+    x = jnp.asarray(x_obs, jnp.float32)
+    return ExactSets(
+        x=x,
+        count=jnp.asarray(len(x), jnp.int32),
+        group=jnp.zeros(len(x), jnp.int32),
+        precision=precision,
+        single_score=task.single_score,
+        single_log_density=task.single_log_density,
+    )
 
 
 def _log_joint(mixture: GaussianMixture, theta: Theta) -> Float[Array, "components"]:

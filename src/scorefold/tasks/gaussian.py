@@ -15,7 +15,7 @@ from scipy import stats
 
 from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
-from scorefold.tasks.exact import GaussianMixture
+from scorefold.tasks.exact import GaussianMixture, single_log_density, single_score
 from scorefold.tasks.task import Task, checked, stream
 from scorefold.types import Float, Key, Observation, Scalar, Theta
 
@@ -64,5 +64,6 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="conjugate",
-        single_posterior=single_posterior,
+        single_score=single_score(single_posterior),
+        single_log_density=single_log_density(single_posterior),
     )

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.simulation.batched import Batched
-from scorefold.tasks.exact import GaussianMixture
+from scorefold.tasks.exact import GaussianMixture, single_log_density, single_score
 from scorefold.tasks.gaussian import DIM, VARIANCES, standard_normal_prior
 from scorefold.tasks.task import Task, checked, key_stream, stream
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
@@ -149,5 +149,6 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="Gibbs",
-        single_posterior=single_posterior,
+        single_score=single_score(single_posterior),
+        single_log_density=single_log_density(single_posterior),
     )

@@ -16,7 +16,6 @@ from jax.typing import ArrayLike
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
-from scorefold.tasks.exact import GaussianMixture
 from scorefold.types import Array, Callable, Float, Key, Observation, Scalar, Theta, new_key
 
 BLOCK = 32
@@ -38,8 +37,10 @@ class Task:
     """(x_obs (n, x), draws, seed) to exact, independent posterior draws (draws, dim)."""
     reference_kind: str
     """How the reference is drawn, in a word: conjugate, Gibbs or grid."""
-    single_posterior: Callable[[Observation], GaussianMixture] | None
-    """The exact p(u|x) for one observation in the space where the prior is N(0, I), where it is a mixture."""
+    single_score: Callable[[Theta, Observation, Scalar], Theta] | None = None
+    """(u, x, γ) to the exact score of the diffused p(u|x) in the N(0, I) space, where it is known."""
+    single_log_density: Callable[[Theta, Observation, Scalar], Scalar] | None = None
+    """(u, x, γ) to log p_t(u|x) up to a constant, whose gradient that score is."""
 
     def observe(self, n: int, seed: int) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "n x"]]:
         """True parameters from the prior and n observations; a larger n continues a smaller one."""
