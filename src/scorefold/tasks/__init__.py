@@ -3,10 +3,10 @@
 from functools import cache
 
 from scorefold.errors import ScorefoldError, closest
-from scorefold.tasks import bimodal, gaussian, mixture
+from scorefold.tasks import bimodal, correlated, gaussian, mixture
 from scorefold.tasks.task import Task
 
-TASKS = {"gaussian": gaussian.task, "mixture": mixture.task, "bimodal": bimodal.task}
+TASKS = {"gaussian": gaussian.task, "mixture": mixture.task, "bimodal": bimodal.task, "correlated": correlated.task}
 
 
 def names() -> list[str]:
