@@ -1,0 +1,190 @@
+"""The prior, as a map between the parameters θ and a space of its own, where diffusion takes place.
+
+- Independent marginals (`marginals.py`) and one multivariate normal (`gaussian.py`): the space where the prior is N(0, I).
+  There the diffused prior is N(0, I) at every level.
+- A prior known from draws only (`draws.py`): the space where it has mean 0 and covariance I.
+
+No draw can leave the bounds of θ. All of it is float64 on the host. The map and its inverse agree to 1e-6 for |u| ≤ 6, except
+where float64 cannot hold θ so close to its bound: Beta(½, ½) keeps the last 1e-9 of its mass between 1 - 2e-18 and 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from scorefold.errors import ScorefoldError
+from scorefold.prior.draws import Whitened, bounds_of, checked_draws, fit_draws
+from scorefold.prior.gaussian import Gaussian, mean_and_cov
+from scorefold.prior.marginals import Marginals, described, marginal, pairs_of
+from scorefold.prior.normal import Values
+from scorefold.types import Float
+
+FLOAT32_EPS = np.finfo(np.float32).eps
+
+
+class Prior:
+    """A named, proper, continuous prior over θ.
+
+    `Prior({"beta": scipy.stats.lognorm(0.5, scale=0.4), "gamma": numpyro.distributions.Gamma(2, 3)})` has
+    independent marginals (a sequence of pairs will do too);
+    `Prior(scipy.stats.multivariate_normal(mean, cov), names=["a", "b"])` is one multivariate normal;
+    `Prior.from_draws(theta, names=["a", "b"], bounds={"a": (0, 1)})` is known from its draws (count, dim) only.
+    """
+
+    def __init__(self, distribution: Any, names: Sequence[str] | None = None):
+        self._law: Marginals | Gaussian | Whitened
+        if isinstance(distribution, Mapping | list | tuple):
+            if names is not None:
+                raise ScorefoldError(
+                    "expected names= only with a multivariate normal; got it with marginals, which bring "
+                    "their own. Leave it out."
+                )
+            pairs = pairs_of(distribution)
+            self.names = _checked_names([name for name, _ in pairs], len(pairs))
+            self._law = Marginals([marginal(name, law) for name, law in pairs])
+        else:
+            law = distribution if isinstance(distribution, Whitened) else Gaussian(*mean_and_cov(distribution))
+            self.names = _names_or_default(names, len(law.bounds))
+            self._law = law
+
+    @classmethod
+    def from_draws(
+        cls,
+        theta: ArrayLike,
+        names: Sequence[str] | None = None,
+        bounds: Mapping[str, Sequence[float | int]] | None = None,
+    ) -> "Prior":
+        """The prior of which these are independent draws (count, dim), at least 10 for each parameter and 100 in all.
+
+        `bounds` holds (low, high) by name, ±inf for none; what comes back from the map stays within. The density of such a
+        prior is unknown, and `sample` gives the draws themselves, in a random order.
+        """
+        draws = checked_draws(theta)
+        names = _names_or_default(names, draws.shape[1])
+        return cls(fit_draws(draws, names, bounds_of(bounds or {}, names)), names)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether u is N(0, I). If not it has mean 0 and covariance I, and its diffused score must be learned."""
+        return not isinstance(self._law, Whitened)
+
+    @property
+    def draws_normal(self) -> Float[np.ndarray, "count dim"]:
+        """The draws that the prior was made from, as u."""
+        if isinstance(self._law, Whitened):
+            return self.to_normal(self._law.theta())
+        raise ScorefoldError("expected a prior from draws; got one with a known density. Use to_normal(sample(count, seed)).")
+
+    @property
+    def dim(self) -> int:
+        """The number of parameters."""
+        return len(self.names)
+
+    @property
+    def bounds(self) -> Float[np.ndarray, "dim 2"]:
+        """The support: the lowest and the highest value of each parameter."""
+        return self._law.bounds.copy()
+
+    def to_normal(self, theta: ArrayLike) -> Values:
+        """θ ↦ u, finite also for a θ at its bound; a θ outside the support is refused."""
+        theta = self._values("theta", theta)
+        # A θ that float32 cannot tell from its bound is at its bound.
+        low, high = (self._law.bounds + FLOAT32_EPS * np.abs(self._law.bounds) * [-1, 1]).T
+        outside = ~np.isfinite(theta) | (theta < low) | (theta > high)
+        if outside.any():
+            i = int(np.argwhere(outside)[0, -1])
+            wrong = theta[..., i][outside[..., i]]
+            raise ScorefoldError(
+                f"expected {self.names[i]!r} finite and within the support of its prior, {low[i]:.6g} to "
+                f"{high[i]:.6g}; got {wrong[0]:.6g} ({wrong.size} of {theta[..., i].size} values are out). "
+                f"Check the order of the columns, which is {', '.join(self.names)}, or widen the prior."
+            )
+        with np.errstate(all="ignore"):
+            return np.clip(self._law.to_normal(theta), *self._law.reach.T)
+
+    def from_normal(self, u: ArrayLike) -> Values:
+        """u ↦ θ, finite and within the support: a far u gives the farthest θ that float64 resolves."""
+        u = self._values("u", u)
+        if np.isnan(u).any():
+            raise ScorefoldError(
+                f"expected u without NaN; got NaN in {np.isnan(u).sum()} of {u.size} values. What computed "
+                "them diverged; mend it there."
+            )
+        with np.errstate(all="ignore"):
+            return self._law.from_normal(np.clip(u, *self._law.reach.T))
+
+    def sample(self, count: int, seed: int) -> Float[np.ndarray, "count dim"]:
+        """`count` draws of θ; a longer run with the same seed starts with them."""
+        if count < 0 or seed < 0:
+            raise ScorefoldError(f"expected count ≥ 0 and seed ≥ 0; got count = {count}, seed = {seed}.")
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        if isinstance(self._law, Whitened):
+            return self._law.sample(count, rng)
+        return self.from_normal(rng.standard_normal((count, self.dim)))
+
+    def log_prob(self, theta: ArrayLike) -> Float[np.ndarray, "*batch"]:
+        """The log density at θ; -inf outside the support. A prior from draws has none to give."""
+        if isinstance(self._law, Whitened):
+            raise ScorefoldError(
+                "expected a prior with a known density; got one from draws. Leave log_prob out, or write the prior "
+                "down as a distribution: Prior({'beta': scipy.stats.norm(0, 1)})."
+            )
+        theta = self._values("theta", theta)
+        low, high = self._law.bounds.T
+        inside = (np.isfinite(theta) & (low <= theta) & (theta <= high)).all(axis=-1)
+        with np.errstate(all="ignore"):
+            return np.where(inside, self._law.log_prob(theta), -np.inf)
+
+    def describe(self) -> dict[str, Any]:
+        """Kind, names and parameters, as strict JSON can hold them (an infinite bound is the word "inf")."""
+        return {"names": list(self.names), **self._law.describe()}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> "Prior":
+        """The prior that gave this description."""
+        try:
+            kind, names = description["kind"], description["names"]
+            if kind == "marginals":
+                laws = [described(**marginal) for marginal in description["marginals"]]
+                return cls(list(zip(names, laws, strict=True)))
+            if kind == "multivariate normal":
+                return cls(stats.multivariate_normal(description["mean"], description["cov"]), names=names)
+            if kind == "draws":
+                return cls(Whitened.described(description), names=names)
+            raise ScorefoldError(f"{kind!r} is not a kind of prior")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ScorefoldError(
+                "expected a description that Prior.describe() gave; got one that cannot be read "
+                f"({type(error).__name__}: {error}). If it comes from a file, the file has been changed."
+            ) from error
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prior) and self.describe() == other.describe()
+
+    def __repr__(self) -> str:
+        return f"Prior({self._law.text(self.names)})"
+
+    def _values(self, what: str, values: ArrayLike) -> Values:
+        array = np.asarray(values, np.float64)
+        if array.ndim == 0 or array.shape[-1] != self.dim:
+            raise ScorefoldError(
+                f"expected {what} of shape (..., {self.dim}) with the columns {', '.join(self.names)}; got shape {array.shape}."
+            )
+        return array
+
+
+def _checked_names(names: Sequence[Any], count: int) -> tuple[str, ...]:
+    good = not isinstance(names, str) and all(isinstance(name, str) and name.strip() for name in names)
+    if not good or len(names) != count or len(set(names)) != count:
+        raise ScorefoldError(
+            f"expected {count} different names, each a string with something in it; got {names!r:.200}. Name "
+            "every parameter once."
+        )
+    return tuple(names)
+
+
+def _names_or_default(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    return _checked_names([f"theta_{i}" for i in range(count)] if names is None else names, count)
