@@ -41,7 +41,7 @@ GIVEN = {
     "far from 0": (1e6 + 1e-2 * some_draws(2), None, None),
     "bounded": (some_bounded(), NAMES, BOUNDS),
     "bounded, many": (some_bounded(3000), NAMES, BOUNDS),
-    "positive, over decades": (np.exp(5 * some_draws(2)), None, POSITIVE),
+    "positive, over decades": (np.exp(20 * some_draws(2)), None, POSITIVE),
     "close to a bound": (1e-6 * np.exp(some_draws(1)), None, {"theta_0": (0, 1e3)}),
 }
 every_prior = pytest.mark.parametrize("key", GIVEN)
