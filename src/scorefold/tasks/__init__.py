@@ -3,10 +3,18 @@
 from functools import cache
 
 from scorefold.errors import ScorefoldError, closest
-from scorefold.tasks import bimodal, correlated, gaussian, mixture
+from scorefold.tasks import bimodal, correlated, gaussian, lotka_volterra, mixture, sir, weinberg
 from scorefold.tasks.task import Task
 
-TASKS = {"gaussian": gaussian.task, "mixture": mixture.task, "bimodal": bimodal.task, "correlated": correlated.task}
+TASKS = {
+    "gaussian": gaussian.task,
+    "mixture": mixture.task,
+    "bimodal": bimodal.task,
+    "correlated": correlated.task,
+    "sir": sir.task,
+    "lotka_volterra": lotka_volterra.task,
+    "weinberg": weinberg.task,
+}
 
 
 def names() -> list[str]:

@@ -7,6 +7,7 @@ p(θ|x_1 … x_n) ∝ p(θ) ∏_j p(x_j|θ) itself, each draw independent of the
 import zlib
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,15 @@ from scorefold.types import Array, Callable, Float, Key, Observation, Scalar, Th
 
 BLOCK = 32
 """Observations simulated together by `observe`."""
+
+
+class Series(NamedTuple):
+    """What a stretch of x is: one quantity over time."""
+
+    label: str
+    times: tuple[float, ...]
+    logarithmic: bool = False
+    """Whether it is best shown on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,11 @@ class Task:
     reference: Callable[[np.ndarray, int, int], np.ndarray]
     """(x_obs (n, x), draws, seed) to exact, independent posterior draws (draws, dim)."""
     reference_kind: str
-    """How the reference is drawn, in a word: conjugate, Gibbs or grid."""
+    """How the reference is drawn, in a word: conjugate, Gibbs, grid or NUTS."""
+    numpy_simulator: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None = None
+    """(θ, rng) to one observation with NumPy and SciPy alone, as a user's own simulator would be."""
+    series: tuple[Series, ...] = ()
+    """Where x is time series, which: their columns follow one another."""
     single_score: Callable[[Theta, Observation, Scalar], Theta] | None = None
     """(u, x, γ) to the exact score of the diffused p(u|x) in the N(0, I) space, where it is known."""
     single_log_density: Callable[[Theta, Observation, Scalar], Scalar] | None = None

@@ -1,0 +1,114 @@
+"""LV: the four rates of Lotka and Volterra's prey X and predators Y.
+
+    X' = α X - β X Y,   Y' = -γ Y + δ X Y,   X(0) = 30,   Y(0) = 1;
+    α, γ ~ LogNormal(-1/8, ½),   β, δ ~ LogNormal(-3, ½);
+    x ~ LogNormal(log X(t_i), 0.1), then LogNormal(log Y(t_i), 0.1), at t = 0, 2.1 … 18.9,
+
+with X and Y clipped to [10⁻¹⁰, 10⁴]. With m the mean of n observations' logarithms the likelihood is, up to a
+constant, -n |m - log(X, Y)|² / (2 · 0.1²): one solve serves any n. The reference is drawn by NUTS (`nuts.py`).
+
+Reference: "Benchmarking simulation-based inference", Lueckmann, Boelts, Greenberg, Gonçalves and Macke, 2021.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import integrate, stats
+
+from scorefold.errors import ScorefoldError
+from scorefold.prior import Prior
+from scorefold.simulation.batched import Batched
+from scorefold.tasks import nuts, ode, stored
+from scorefold.tasks.task import Series, Task, checked
+from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
+
+VERSION = 1
+"""Of the task's posterior; stored draws of another version are not used."""
+NOISE = 0.1
+TIMES = tuple(2.1 * i for i in range(10))
+START = (float(np.log(30)), 0.0)
+"""log X and log Y at first."""
+LOWEST, HIGHEST = float(np.log(1e-10)), float(np.log(1e4))
+LOG_MEDIAN, LOG_SD = np.array([-0.125, -3, -0.125, -3]), 0.5
+
+
+def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
+    """The rates of change of log X and log Y."""
+    alpha, beta, gamma, delta = theta
+    return alpha - beta * jnp.exp(y[1]), -gamma + delta * jnp.exp(y[0])
+
+
+def log_species(theta: Theta) -> Float[Array, "x"]:
+    """log X at the observed times, then log Y."""
+    return jnp.clip(ode.solve(field, START, TIMES, theta), LOWEST, HIGHEST).ravel()
+
+
+def simulate_one(theta: Theta, key: Key) -> Observation:
+    """One observation; NaN where the solver gave up."""
+    return jnp.exp(log_species(theta) + NOISE * jax.random.normal(key, (2 * len(TIMES),)))
+
+
+def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> Float[np.ndarray, "20"]:
+    """One observation, without JAX."""
+    alpha, beta, gamma, delta = theta
+
+    def rates(t: float, y: np.ndarray) -> list[float]:
+        return [alpha - beta * np.exp(y[1]), -gamma + delta * np.exp(y[0])]
+
+    with np.errstate(over="ignore"):
+        solution = integrate.solve_ivp(rates, (TIMES[0], TIMES[-1]), START, "LSODA", TIMES, rtol=1e-8, atol=1e-8)
+    if not solution.success:
+        return np.full(2 * len(TIMES), np.nan)
+    return np.exp(np.clip(solution.y, LOWEST, HIGHEST).ravel() + NOISE * rng.standard_normal(2 * len(TIMES)))
+
+
+def log_likelihood(theta: Theta, x: Observation) -> Scalar:
+    """log of the log-normal densities' product."""
+    return jnp.sum(jax.scipy.stats.norm.logpdf(jnp.log(x), log_species(theta), NOISE) - jnp.log(x))
+
+
+def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
+    """In the N(0, I) space, up to a constant, given n and the mean of the observations' logarithms."""
+    n, mean = data
+    misfit = (mean - log_species(jnp.exp(LOG_MEDIAN + LOG_SD * u))) / NOISE
+    return -(n * jnp.sum(misfit**2) + jnp.sum(u**2)) / 2
+
+
+def statistics(x_obs: np.ndarray) -> nuts.Data:
+    """n and the mean of the observations' logarithms."""
+    x = checked(x_obs, 2 * len(TIMES))
+    if x.min() <= 0:
+        raise ScorefoldError(f"expected positive observations; got {x.min():g}. Give x itself, not its logarithm.")
+    return np.array(float(len(x))), np.log(x).mean(0)
+
+
+def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
+    """Draws of θ for several data sets at once."""
+    data = tuple(map(np.stack, zip(*map(statistics, x_obs), strict=True)))
+    drawn = nuts.draw(log_posterior, data, len(LOG_MEDIAN), draws, seeds)
+    return [chains._replace(draws=np.exp(LOG_MEDIAN + LOG_SD * chains.draws)) for chains in drawn]
+
+
+@stored.kept("lotka_volterra", VERSION)
+def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
+    """Draws by NUTS, checked."""
+    return posteriors([x_obs], draws, [seed])[0]
+
+
+def task() -> Task:
+    """LV."""
+    medians = zip(("alpha", "beta", "gamma", "delta"), np.exp(LOG_MEDIAN), strict=True)
+    return Task(
+        name="lotka_volterra",
+        title="Predator and prey, 4-D (Lotka–Volterra)",
+        description="The rates of growth and death of a prey and its predator, from ten noisy counts of each.",
+        prior=Prior({name: stats.lognorm(LOG_SD, scale=median) for name, median in medians}),
+        simulator=Batched(jax.vmap(simulate_one)),
+        log_likelihood=log_likelihood,
+        reference=reference,
+        reference_kind="NUTS",
+        numpy_simulator=numpy_simulator,
+        series=(Series("prey", TIMES, True), Series("predators", TIMES, True)),
+    )
