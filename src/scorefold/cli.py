@@ -25,19 +25,58 @@ def _root() -> None:
     """Keeps the commands' names, also while there are few of them."""
 
 
-@app.command()
-def tasks() -> None:
+tasks_app = typer.Typer(invoke_without_command=True, help="The tasks with a known true posterior: list them, show one.")
+app.add_typer(tasks_app, name="tasks")
+
+
+@tasks_app.callback()
+def tasks(context: typer.Context) -> None:
     """List the tasks with a known true posterior."""
+    if context.invoked_subcommand:
+        return
     from rich.table import Table
 
     from scorefold import tasks as room
 
-    table = Table("task", "parameters", "observation", "reference", "what it is", box=None, pad_edge=False)
+    table = Table("task", "parameters", "prior", "observation", "reference", "what it is", box=None, pad_edge=False)
     for name in room.names():
         task = room.get(name)
-        _, x = task.observe(1, seed=0)
-        table.add_row(name, str(task.prior.dim), f"{x.shape[1]} numbers", task.reference_kind, task.description)
+        prior = task.prior.describe()
+        laws = " and ".join(sorted({m["distribution"] for m in prior.get("marginals", [])})) or prior["kind"]
+        table.add_row(name, str(task.prior.dim), laws, _numbers(task.features), task.reference_kind, task.description)
     _console().print(table)
+
+
+@tasks_app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A task; see `scorefold tasks`.")],
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("tasks"),
+    simulations: Annotated[int, typer.Option(min=50, help="How many to draw from the prior for the picture.")] = 2_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulations.")] = 0,
+) -> None:
+    """Describe a task, and draw a picture of what it simulates over its prior."""
+    from rich.table import Table
+
+    from scorefold import tasks as room
+    from scorefold.report import figures, task_figures
+    from scorefold.simulation.run import simulate
+
+    _known("NAME", lambda: room.get(name))
+    _make(out)
+    task, console = room.get(name), _console()
+    console.print(f"[bold]{task.title}[/]\n{task.description}\n")
+    table = Table("parameter", "prior", "5 %", "median", "95 %", box=None, pad_edge=False)
+    quantiles = task.prior.from_normal([[u] * task.prior.dim for u in (-1.645, 0.0, 1.645)]).T
+    laws = task.prior.describe().get("marginals") or [{"distribution": "multivariate normal"}] * task.prior.dim
+    for parameter, law, row in zip(task.prior.names, laws, quantiles, strict=True):
+        given = ", ".join(f"{k}={v:.3g}" for k, v in law.get("parameters", {}).items())
+        table.add_row(parameter, f"{law['distribution']}({given})", *(f"{value:.3g}" for value in row))
+    console.print(table)
+    console.print(f"\nAn observation is {_numbers(task.features)}. Reference draws: {task.reference_kind}.")
+    sims = simulate(task.prior, task.simulator, simulations, seed=seed)
+    title = f"{task.title}: {simulations:,} simulations over the prior"
+    path = figures.save(task_figures.prior_predictive(sims.x[:, 0], task.series, title), out / f"{name}.png")
+    console.print(f"Simulations over the prior are in {path}.", soft_wrap=True)
 
 
 @app.command()
@@ -57,10 +96,7 @@ def infer(
 
     _known("--task", lambda: room.get(task))
     _known("--method", lambda: methods.get(method))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+    _make(out)
     console = _console()
     result = run.infer(task, method, budget, n, draws, seed, console)
     run.write(result, out)
@@ -74,6 +110,18 @@ def _known(option: str, look_up: Callable[[], object]) -> None:
         look_up()
     except ScorefoldError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _numbers(count: int) -> str:
+    return "1 number" if count == 1 else f"{count} numbers"
+
+
+def _make(out: Path) -> None:
+    """A folder that cannot be made is wrong usage, and found out before the work."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
 
 
 def _console() -> "Console":

@@ -53,6 +53,11 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return sign * theta + jax.random.normal(key_noise, (DIM,)) / jnp.sqrt(2)
 
 
+def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
+    """One observation, without JAX."""
+    return rng.choice([-1.0, 1.0]) * theta + rng.standard_normal(DIM) / np.sqrt(2)
+
+
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log of the two components' sum."""
     return jnp.logaddexp(-jnp.sum((x - theta) ** 2), -jnp.sum((x + theta) ** 2)) - jnp.log(2 * jnp.pi)
@@ -126,6 +131,7 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="grid",
+        numpy_simulator=numpy_simulator,
         single_score=single_score(single_posterior),
         single_log_density=single_log_density(single_posterior),
     )

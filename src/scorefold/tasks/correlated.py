@@ -52,6 +52,11 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return theta + A * jax.random.normal(key_common) + B * jax.random.normal(key_own, (DIM,))
 
 
+def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
+    """One observation, without JAX."""
+    return theta + A * rng.standard_normal() + B * rng.standard_normal(DIM)
+
+
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log N(x | θ, S), with the inverse and the determinant of S = b² I + a² 11ᵀ written out."""
     r, whole = x - theta, B**2 + DIM * A**2
@@ -158,6 +163,7 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="grid",
+        numpy_simulator=numpy_simulator,
         single_score=single_score,
         single_log_density=single_log_density,
     )

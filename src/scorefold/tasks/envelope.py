@@ -102,7 +102,7 @@ def _mass(level: PerPoint, boxes: Boxes) -> PerPoint:
     return np.exp(level - boxes.centre.max() + boxes.log_volume)
 
 
-def _halves(low: Points, high: Points) -> tuple[Points, Points]:
+def _halves(low: Points, high: Points) -> tuple[Float[np.ndarray, "halves dim"], Float[np.ndarray, "halves dim"]]:
     """Every box halved along every side."""
     dim, middle = low.shape[1], (low + high) / 2
     upper = (np.arange(2**dim)[:, None] >> np.arange(dim)) & 1 == 1

@@ -29,6 +29,11 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return theta + jnp.sqrt(VARIANCES) * jax.random.normal(key, (DIM,))
 
 
+def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
+    """One observation, without JAX."""
+    return theta + np.sqrt(VARIANCES) * rng.standard_normal(DIM)
+
+
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log N(x | θ, Σ)."""
     return jax.scipy.stats.norm.logpdf(x, theta, jnp.sqrt(VARIANCES)).sum()
@@ -64,6 +69,7 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="conjugate",
+        numpy_simulator=numpy_simulator,
         single_score=single_score(single_posterior),
         single_log_density=single_log_density(single_posterior),
     )

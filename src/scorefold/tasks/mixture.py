@@ -49,6 +49,11 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return theta + jnp.sqrt(scale * VARIANCES) * jax.random.normal(key_noise, (DIM,))
 
 
+def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
+    """One observation, without JAX."""
+    return theta + np.sqrt(rng.choice(SCALES) * VARIANCES) * rng.standard_normal(DIM)
+
+
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log of the two components' sum."""
     return jax.nn.logsumexp(_log_components(theta, x))
@@ -149,6 +154,7 @@ def task() -> Task:
         log_likelihood=log_likelihood,
         reference=reference,
         reference_kind="Gibbs",
+        numpy_simulator=numpy_simulator,
         single_score=single_score(single_posterior),
         single_log_density=single_log_density(single_posterior),
     )

@@ -79,7 +79,7 @@ def _key(data: Data, seed: int, attempt: int) -> Key:
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _run(
-    log_density: LogDensity, dim: int, length: int, target: float, data: Data, keys: Key
+    log_density: LogDensity, dim: int, length: int, target: float, data: Data, keys: Array
 ) -> tuple[Float[Array, "data chains length dim"], Array]:
     """Every data set's chains in u, and how often they diverged."""
 

@@ -51,8 +51,8 @@ FARTHEST = 8.0
 COARSEST = 64
 ROUNDING = 1e-7
 """More than the solver's error in I, added to its bounds."""
-AT_ONCE = 2**14
-"""Parameters solved together for the reference."""
+AT_ONCE = (256, 2048)
+"""Parameters solved together for the reference, few or many: every size is a compilation."""
 
 Pair = Float[np.ndarray, "points 2"]
 PerPoint = Float[np.ndarray, "points"]
@@ -157,7 +157,7 @@ def infected_range(low: Pair, high: Pair) -> tuple[Shares, Shares]:
 
 def solved(theta: Pair) -> Float[np.ndarray, "points 2 times"]:
     """log S and log I in double precision."""
-    size = min(AT_ONCE, 1 << (len(theta) - 1).bit_length())
+    size = AT_ONCE[len(theta) > AT_ONCE[0]]
     rows = np.minimum(np.arange(-(-len(theta) // size) * size), len(theta) - 1).reshape(-1, size)
     with jax.enable_x64(True):
         return np.concatenate([np.asarray(_solved(jnp.asarray(theta[some], jnp.float64))) for some in rows])[: len(theta)]

@@ -48,13 +48,20 @@ class Task:
     reference_kind: str
     """How the reference is drawn, in a word: conjugate, Gibbs, grid or NUTS."""
     numpy_simulator: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None = None
-    """(θ, rng) to one observation with NumPy and SciPy alone, as a user's own simulator would be."""
+    """(θ, rng) to one observation with NumPy and SciPy alone, as a user's own simulator would be; no JAX in the call."""
     series: tuple[Series, ...] = ()
     """Where x is time series, which: their columns follow one another."""
     single_score: Callable[[Theta, Observation, Scalar], Theta] | None = None
     """(u, x, γ) to the exact score of the diffused p(u|x) in the N(0, I) space, where it is known."""
     single_log_density: Callable[[Theta, Observation, Scalar], Scalar] | None = None
     """(u, x, γ) to log p_t(u|x) up to a constant, whose gradient that score is."""
+
+    @property
+    def features(self) -> int:
+        """The numbers in one observation."""
+        if self.numpy_simulator is None:
+            return self.observe(1, seed=0)[1].shape[1]
+        return len(self.numpy_simulator(self.prior.sample(1, 0)[0], np.random.default_rng(0)))
 
     def observe(self, n: int, seed: int) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "n x"]]:
         """True parameters from the prior and n observations; a larger n continues a smaller one."""

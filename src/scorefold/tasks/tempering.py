@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
+from scorefold.types import Array, Callable, Cloud, Count, Float, Key, Scalar, Theta
 
 MEMBERS = 256
 STEPS = 4
@@ -58,7 +58,7 @@ def _rise(state: State) -> Scalar:
         w = jax.nn.softmax(rise * ell)
         return 1 / jnp.sum(w**2) > KEPT * MEMBERS
 
-    def halve(_: int, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+    def halve(_: Count, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
         low, high = ends
         middle = (low + high) / 2
         ok = bears(middle)

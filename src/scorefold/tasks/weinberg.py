@@ -33,7 +33,7 @@ from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
 from scorefold.tasks import envelope
 from scorefold.tasks.task import Task, checked, stream
-from scorefold.types import Float, Key, Observation, Scalar, Theta
+from scorefold.types import Count, Float, Key, Observation, Scalar, Theta
 
 BEAM_ENERGY = 40.0
 SLOPE = 2 * np.tanh(10 * (2 * BEAM_ENERGY - 90) / 90)
@@ -52,7 +52,7 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     r, b, k = _edge(SLOPE * theta, jnp)
     v = jax.random.uniform(key, theta.shape, minval=jnp.finfo(theta.dtype).tiny)
 
-    def halve(_: int, ends: tuple[Theta, Theta]) -> tuple[Theta, Theta]:
+    def halve(_: Count, ends: tuple[Theta, Theta]) -> tuple[Theta, Theta]:
         low, high = ends
         middle = (low + high) / 2
         below = _mass(middle, b, k) < v * _mass(1 + r, b, k)
