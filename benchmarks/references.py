@@ -81,16 +81,18 @@ def make(seeds: range) -> None:
                 stored.write(place, chains)
             worst = f"R̂ ≤ {max(c.r_hat for c in drawn):.4f}, ESS ≥ {min(c.ess for c in drawn):.0f}"
             print(f"{name} {seed}: {worst}, no divergence, {time.perf_counter() - started:.0f} s", flush=True)
-    found = [[stored.read(place, POOL) for place in places[seed]] for seed in BENCHMARK_SEEDS]
-    if missing := sum(chains is None for row in found for chains in row):
-        print(f"{missing} posteriors are still to be made")
-        return
+    found = {seed: [stored.read(place, POOL) for place in places[seed]] for seed in BENCHMARK_SEEDS}
+    whole = {seed: row for seed, row in found.items() if None not in row}
+    print(f"{len(whole)} of {len(found)} data sets are made")
     content = {
         "version": np.array(version),
         "n": np.array(BENCHMARK_SIZES),
-        "x": np.stack([task.observe(max(BENCHMARK_SIZES), seed)[1] for seed in BENCHMARK_SEEDS]).astype(np.float32),
-        "draws": np.array([[chains.draws for chains in row] for row in found], np.float32),
-        **{k: np.array([[getattr(chains, k) for chains in row] for row in found], np.float32) for k in stored.DIAGNOSTICS},
+        "x": np.stack([task.observe(max(BENCHMARK_SIZES), seed)[1] for seed in whole]).astype(np.float32),
+        "draws": np.array([[chains.draws for chains in row] for row in whole.values()], np.float32),
+        **{
+            k: np.array([[getattr(chains, k) for chains in row] for row in whole.values()], np.float32)
+            for k in stored.DIAGNOSTICS
+        },
     }
     SHIPPED.mkdir(exist_ok=True)
     save_file(content, SHIPPED / f"{name}.safetensors")

@@ -19,6 +19,8 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.tasks import envelope, nuts, own, stored, tempering
 from scorefold.tasks.nuts import Chains
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 P_MIN, Z_MAX = 1e-6, 5.5
 DOC = Path(__file__).parent.parent / "docs" / "own_task.md"
 X = np.arange(6.0).reshape(3, 2)

@@ -68,6 +68,7 @@ def test_likelihood_is_the_binomials(task, some):
     np.testing.assert_allclose(ours, stats.binom(1000, share).logpmf(x).sum(1), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.full
 def test_likelihood_can_be_differentiated(some):
     theta, share = some[0][0], some[1][0]
     with jax.enable_x64(True):
