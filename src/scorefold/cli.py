@@ -11,6 +11,9 @@ from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from typer import Context
+else:
+    Context = typer.Context.__base__  # the class that typer hands over, when types are checked as it runs
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +33,7 @@ app.add_typer(tasks_app, name="tasks")
 
 
 @tasks_app.callback()
-def tasks(context: typer.Context) -> None:
+def tasks(context: Context) -> None:
     """List the tasks with a known true posterior."""
     if context.invoked_subcommand:
         return
