@@ -17,7 +17,7 @@ LONGEST = 500
 
 ASSEMBLY = {"types", "errors", "progress", "noise", "sets", "prior", "simulation"}
 ASSEMBLY |= {"networks", "train", "compose", "sample", "methods"}
-ALL = ASSEMBLY | {"posterior", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
+ALL = ASSEMBLY | {"pairing", "posterior", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
 
 # What each room may import, besides itself. A new room needs a line here.
 MAY_IMPORT = {
@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "compose": {"types", "noise", "sets"},
     "sample": {"types", "noise", "sets"},
     "methods": ASSEMBLY,
-    "posterior": ASSEMBLY,
+    "pairing": {"compose", "sample", "networks", "errors"},
+    "posterior": ASSEMBLY | {"pairing"},
     "artifact": ASSEMBLY | {"posterior"},
     "diagnose": {"types", "errors"},
     "tasks": {"types", "errors", "noise", "sets", "prior", "simulation"},

@@ -22,7 +22,7 @@ from scorefold.noise import levels
 from scorefold.simulation.run import simulate
 from scorefold.train import fit
 from scorefold.train.control import KNOTS, fit_control
-from scorefold.train.fit import Cases, History, Training, case_loss, fit_score, held_out
+from scorefold.train.fit import Cases, History, Lesson, Training, case_loss, fit_scores, held_out, thinned
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -34,6 +34,14 @@ PROGRAMS = ("_start", "_train_round", "_validate")
 def as_cases(u, x):
     u, x = jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32)
     return Cases(u, x[:, None], jnp.ones(len(u), jnp.int32))
+
+
+def lesson(standardize, base, cases, training, seed):
+    return Lesson(cases, standardize, base, held_out(np.arange(len(cases.u)), training.members, seed), seed)
+
+
+def fit_score(shape, standardize, base, cases, grid, training, seed):
+    return fit_scores(shape, [lesson(standardize, base, cases, training, seed)], grid, training)[0]
 
 
 def leaves(tree):
@@ -49,17 +57,50 @@ def identical(a, b):
 
 @pytest.mark.parametrize("cases", [100, 503])
 def test_five_members_hold_out_disjoint_fifths_that_cover_all_cases(cases):
-    out = held_out(cases, 5, seed=0)
+    out = held_out(np.arange(cases), 5, seed=0)
     assert out.shape == (5, cases)
     assert (out.sum(axis=0) == 1).all()
     assert np.ptp(out.sum(axis=1)) <= 1
 
 
 def test_more_members_share_folds_and_fewer_take_the_first():
-    five = held_out(100, 5, seed=0)
-    np.testing.assert_array_equal(held_out(100, 7, seed=0), five[[0, 1, 2, 3, 4, 0, 1]])
-    np.testing.assert_array_equal(held_out(100, 2, seed=0), five[:2])
-    assert not np.array_equal(held_out(100, 5, seed=1), five)
+    five = held_out(np.arange(100), 5, seed=0)
+    np.testing.assert_array_equal(held_out(np.arange(100), 7, seed=0), five[[0, 1, 2, 3, 4, 0, 1]])
+    np.testing.assert_array_equal(held_out(np.arange(100), 2, seed=0), five[:2])
+    assert not np.array_equal(held_out(np.arange(100), 5, seed=1), five)
+
+
+def test_cases_of_one_origin_are_held_out_together():
+    origin = np.repeat(np.arange(50), 3)
+    out = held_out(origin, 5, seed=0).reshape(5, 50, 3)
+    assert (out == out[:, :, :1]).all()
+    assert (out.sum(axis=0) == 1).all()
+
+
+# Sets with a random part of their observations
+
+
+def test_a_thinned_case_holds_some_of_its_own_observations():
+    sizes = jnp.asarray(np.random.default_rng(0).integers(1, 5, 400), jnp.int32)
+    x = jnp.where(jnp.arange(4)[:, None] < sizes[:, None, None], 1.0 + jnp.arange(1600.0).reshape(400, 4, 1), 0.0)
+    thin = thinned(Cases(jnp.zeros((400, 1)), x, sizes), jax.random.key(0), learns_prior=False)
+    assert (thin.sizes >= 1).all()
+    assert (thin.sizes <= sizes).all()
+    for case in range(400):
+        kept, own = (np.asarray(v[case, :size, 0]) for v, size in ((thin.x, thin.sizes[case]), (x, sizes[case])))
+        assert len(set(kept)) == len(kept)
+        assert set(kept) <= set(own)
+    # Whole cases: half, and of the others 1/size. 400 of them with a chance between 1/2 and 1: 5 sd are 0.125.
+    chance = float(jnp.mean(0.5 + 0.5 / sizes))
+    assert abs(float(jnp.mean(thin.sizes == sizes)) - chance) < 0.125  # fails once in a million seeds
+
+
+def test_single_observations_are_left_as_they_are_and_the_prior_takes_its_share():
+    cases = as_cases(np.zeros((1000, 2)), np.arange(3000.0).reshape(1000, 3))
+    same = thinned(cases, jax.random.key(0), learns_prior=False)
+    assert identical(same, cases)
+    some = thinned(cases, jax.random.key(0), learns_prior=True)
+    assert abs(float(jnp.mean(some.sizes == 0)) - 0.5) < 0.08  # 5 sd
 
 
 # Without a base, on the Gaussian task
@@ -118,7 +159,7 @@ def test_the_better_learning_rate_is_chosen(plain):
 
 def test_the_network_returned_is_the_one_reported(plain):
     """The loss of the network on the cases it has not seen, computed once more with other noise and levels."""
-    out = held_out(len(PLAIN_CASES.u), MEMBERS, 0)
+    out = held_out(np.arange(len(PLAIN_CASES.u)), MEMBERS, 0)
     rng = np.random.default_rng(0)
 
     @jax.jit
@@ -163,7 +204,7 @@ def test_members_differ(plain):
 
 @pytest.mark.usefixtures("plain")  # compiled
 def test_updates_without_a_finite_gradient_are_left_out_and_counted():
-    seen_by_all = np.flatnonzero(~held_out(len(PLAIN_CASES.u), MEMBERS, 0).any(axis=0))
+    seen_by_all = np.flatnonzero(~held_out(np.arange(len(PLAIN_CASES.u)), MEMBERS, 0).any(axis=0))
     network, history = train_plain(PLAIN_CASES._replace(u=PLAIN_CASES.u.at[seen_by_all[0]].set(jnp.nan)))
     epochs = MEMBERS * history.train.shape[1] * history.epochs_a_round
     assert epochs / 2 < history.skipped <= epochs  # once an epoch, unless it is among the 480 % 64 cases left over
@@ -240,12 +281,35 @@ def residual_share(ensemble, cases, key):
 
 def test_where_the_base_is_the_truth_the_network_is_not_kept():
     u, x = linear_gaussian(COUNT, seed=0)
-    cases, base = as_cases(u, x), fit_gaussian_base(x, np.ones(COUNT, int), u, 1)
+    cases, base = as_cases(u, x), fit_gaussian_base(x[:, None], np.ones(COUNT, int), u)
     network, history = fit_score(SHAPE, UNIT, base, cases, GRID, RESIDUAL, seed=0)
     share = np.asarray(residual_share(ScoreEnsemble(network, UNIT, base, None), cases, jax.random.key(0)))
     # Over 30 other seeds 0.02 ± 0.02 and at most 0.06; keeping the last weights instead of the best gives about 0.2.
     assert share.max() < 0.12
     assert (history.kept == history.validation.argmin(axis=1)).all()
+
+
+# Several ensembles together
+
+
+def test_ensembles_trained_together_are_those_trained_alone():
+    """Each has its own cases, standardisation, base and seed; only rounding differs."""
+    short = Training(members=MEMBERS, steps=50, batch=64)
+    lessons = []
+    for seed in (0, 1):
+        u, x = linear_gaussian(COUNT, seed=seed)
+        x = (1 + seed) * x + seed
+        fitted = fit_standardize(x)
+        z = np.asarray(jax.vmap(fitted)(jnp.asarray(x, jnp.float32)))
+        base = fit_gaussian_base(z[:, None], np.ones(COUNT, int), u)
+        lessons.append(lesson(fitted, base, as_cases(u, x), short, seed))
+    together = fit_scores(SHAPE, lessons, GRID, short)
+    for one, (network, history) in zip(lessons, together, strict=True):
+        (own, own_history), *_ = fit_scores(SHAPE, [one], GRID, short)
+        np.testing.assert_allclose(history.validation, own_history.validation, rtol=2e-3)
+        difference = [np.abs(a - b).max() for a, b in zip(leaves(network), leaves(own), strict=True)]
+        assert max(difference) < 0.02
+    assert not np.allclose(together[0][1].validation, together[1][1].validation, rtol=5e-3)
 
 
 # Control

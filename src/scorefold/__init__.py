@@ -2,8 +2,8 @@
 
     import scorefold as sf
     prior = sf.Prior({"beta": scipy.stats.lognorm(0.5, scale=0.4), ...})
-    sims = sf.simulate(prior, simulator, budget=10_000, seed=0)
-    posterior = sf.fit(sims, method="f-npse", seed=0)
+    sims = sf.simulate(prior, simulator, budget=10_000, set_size=6, seed=0)
+    posterior = sf.fit(sims, method="pf-npse", seed=0)
     draws = posterior.sample(x_obs, draws=1_000, seed=0)
 
 Names are imported when they are first used, so that `import scorefold` is quick.
@@ -13,11 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
     from scorefold.errors import ScorefoldError
     from scorefold.methods.npse import NPSE
-    from scorefold.posterior import Draws, Posterior, fit
+    from scorefold.networks.embedding import Attention, Convolution
+    from scorefold.posterior import Draws, Posterior, fit, fit_many
     from scorefold.prior import Prior
-    from scorefold.sample import Ancestral, Langevin, SelfTuned, Transitions
+    from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.run import simulate
     from scorefold.train.fit import Training
@@ -26,33 +28,55 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Ancestral": "sample",
+    "Attention": "networks.embedding",
     "Batched": "simulation.batched",
+    "Convolution": "networks.embedding",
+    "DDIM": "sample",
+    "Damped": "compose",
+    "Diffused": "compose",
     "Draws": "posterior",
+    "Flow": "sample",
+    "Gauss": "compose",
+    "Jac": "compose",
     "Langevin": "sample",
+    "Metropolis": "sample",
     "NPSE": "methods.npse",
     "Posterior": "posterior",
     "Prior": "prior",
     "ScorefoldError": "errors",
     "SelfTuned": "sample",
+    "Tempered": "compose",
     "Training": "train.fit",
     "Transitions": "sample",
     "fit": "posterior",
+    "fit_many": "posterior",
     "simulate": "simulation.run",
 }
 
 __all__ = [
+    "DDIM",
     "NPSE",
     "Ancestral",
+    "Attention",
     "Batched",
+    "Convolution",
+    "Damped",
+    "Diffused",
     "Draws",
+    "Flow",
+    "Gauss",
+    "Jac",
     "Langevin",
+    "Metropolis",
     "Posterior",
     "Prior",
     "ScorefoldError",
     "SelfTuned",
+    "Tempered",
     "Training",
     "Transitions",
     "fit",
+    "fit_many",
     "simulate",
 ]
 

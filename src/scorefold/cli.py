@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 else:
     Context = typer.Context.__base__  # the class that typer hands over, when types are checked as it runs
 
+SET_SIZE = 6
+"""The paper's choice for PF-NPSE."""
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -85,23 +88,37 @@ def show(
 @app.command()
 def infer(
     task: Annotated[str, typer.Option(help="A task with a known posterior; see `scorefold tasks`.")] = "gaussian",
-    method: Annotated[str, typer.Option(help="f-npse")] = "f-npse",
+    method: Annotated[str, typer.Option(help="f-npse, pf-npse or npse")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations to condition on.")] = 30,
     draws: Annotated[int, typer.Option(min=20, help="Posterior draws.")] = 1_000,
+    set_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Observations in one set at most: 1 for f-npse, by default 6 for pf-npse, n for npse."),
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="How sets are composed: diffused, tempered, gauss, gauss-pilots, jac or damped.")
+    ] = None,
+    sampler: Annotated[
+        str | None, typer.Option(help="self-tuned, langevin, transitions, ancestral, ddim, flow or metropolis.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of simulations, training, observations and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures, draws and the summary.")] = Path("infer"),
 ) -> None:
     """Simulate, train and draw on a task, and compare with its true posterior."""
     from scorefold import infer as run
-    from scorefold import methods
+    from scorefold import methods, pairing
     from scorefold import tasks as room
 
     _known("--task", lambda: room.get(task))
     _known("--method", lambda: methods.get(method))
+    _known("--rule", lambda: rule and pairing.get_rule(rule))
+    _known("--sampler", lambda: sampler and pairing.get_sampler(sampler))
     _make(out)
     console = _console()
-    result = run.infer(task, method, budget, n, draws, seed, console)
+    in_a_set = set_size or {"f-npse": 1, "npse": n}.get(method, SET_SIZE)
+    settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler)
+    result = run.infer(settings, console)
     run.write(result, out)
     console.print(run.table(result))
     console.print(f"\nFigures, draws and summary are in {out}; start with corner.png.", soft_wrap=True)

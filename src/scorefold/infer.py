@@ -20,10 +20,24 @@ from scorefold.simulation.run import simulate
 REFERENCE_SEED = 1
 
 
+class Settings(NamedTuple):
+    """What to run."""
+
+    task: str
+    method: str
+    budget: int
+    n: int
+    draws: int
+    seed: int
+    set_size: int
+    rule: str | None
+    sampler: str | None
+
+
 class Result(NamedTuple):
     """Everything `infer` found out."""
 
-    settings: dict[str, str | int]
+    settings: Settings
     posterior: Posterior
     draws: Draws
     x_obs: np.ndarray
@@ -33,11 +47,13 @@ class Result(NamedTuple):
     seconds: dict[str, float]
 
 
-def infer(task_name: str, method: str, budget: int, n: int, draws: int, seed: int, console: Console) -> Result:
+def infer(settings: Settings, console: Console) -> Result:
     """Simulate, train, draw and compare."""
-    task = tasks.get(task_name)
+    task, seed, draws = tasks.get(settings.task), settings.seed, settings.draws
     shown = console.is_terminal
-    console.print(f"[bold]{task.title}[/]: {task.prior.dim} parameters, {n} observations, {budget:,} simulator calls")
+    console.print(
+        f"[bold]{task.title}[/]: {task.prior.dim} parameters, {settings.n} observations, {settings.budget:,} simulator calls"
+    )
     seconds: dict[str, float] = {}
 
     def timed(name, function, *args, **kwargs):
@@ -46,11 +62,12 @@ def infer(task_name: str, method: str, budget: int, n: int, draws: int, seed: in
         seconds[name] = time.perf_counter() - started
         return value
 
-    sims = timed("simulate", simulate, task.prior, task.simulator, budget, seed=seed, progress=shown)
-    posterior = timed("train", fit, sims, method, seed=seed, progress=shown)
-    truth, x_obs = task.observe(n, seed + 1)
-    drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed)
-    drawn = timed("draw again", posterior.sample, x_obs, draws, seed)
+    sims = timed("simulate", simulate, task.prior, task.simulator, settings.budget, settings.set_size, seed, shown)
+    posterior = timed("train", fit, sims, settings.method, seed, shown)
+    truth, x_obs = task.observe(settings.n, seed + 1)
+    how = {"rule": settings.rule, "sampler": settings.sampler}
+    drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed, **how)
+    drawn = timed("draw again", posterior.sample, x_obs, draws, seed, **how)
     reference = task.reference(x_obs, draws, REFERENCE_SEED)
     shift, ratio = mean_shift(drawn.theta, reference), sd_ratio(drawn.theta, reference)
     measures = {
@@ -62,9 +79,6 @@ def infer(task_name: str, method: str, budget: int, n: int, draws: int, seed: in
         "sd ratio, smallest": float(ratio.min()),
         "sd ratio, largest": float(ratio.max()),
     }
-    settings: dict[str, str | int] = {
-        "task": task_name, "method": method, "budget": budget, "n": n, "draws": draws, "seed": seed,
-    }  # fmt: skip
     return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds)
 
 
@@ -97,10 +111,10 @@ def write(result: Result, out: Path) -> None:
     settings, draws, history = result.settings, result.draws, result.posterior.history
     np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
              reference=result.reference)  # fmt: skip
-    summary = {"settings": settings, "measures": result.measures, "seconds": result.seconds,
+    summary = {"settings": settings._asdict(), "measures": result.measures, "seconds": result.seconds,
                "converged": bool(draws.info.converged), "diverged": bool(draws.info.diverged)}  # fmt: skip
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    title = f"{settings['task']}, {settings['method']}, n = {settings['n']}, {settings['budget']:,} simulations"
+    title = f"{settings.task}, {settings.method}, n = {settings.n}, {settings.budget:,} simulations"
     figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
     curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
     figures.save(curve, out / "training.png")

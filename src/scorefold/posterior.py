@@ -12,16 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold import methods
-from scorefold.compose.factorized import PRIOR_RULES, PriorRule, factorized, reference_sd
-from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.compose import Gauss, Rule
+from scorefold.compose.gauss import positive
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.npse import NPSE
 from scorefold.networks.ensemble import ScoreEnsemble, bucket
 from scorefold.noise import Level, levels
+from scorefold.pairing import pair
 from scorefold.prior import Prior
-from scorefold.sample import Ancestral, Info, Sampler, SelfTuned, Transitions
+from scorefold.sample import Flow, Info, Metropolis, Sampler
+from scorefold.sets import SetScores
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import History
-from scorefold.types import Array, Cloud, Key, new_key
+from scorefold.train.partition import PartitionTable, cut
+from scorefold.types import Array, Cloud, Float, Key, new_key
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
@@ -38,7 +42,10 @@ class Draws:
     """Averaged over clouds where there were several; `diverged` if any did, `converged` if all did."""
     observations: int
     sets: int
+    rule: Rule
     sampler: Sampler
+    partition: str
+    """How many observations a set has, and why."""
     seconds: float
 
     def to_arviz(self) -> Any:
@@ -58,12 +65,31 @@ class Draws:
 
 def fit(sims: Simulations, method: str | NPSE = "f-npse", seed: int = 0, progress: bool = False) -> "Posterior":
     """Train on simulations, and get a posterior for any observations from the same simulator."""
-    if not isinstance(sims, Simulations):
-        raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(sims).__name__}")
-    _check_count("seed", seed, 0)
+    return fit_many([sims], method, [seed], progress)[0]
+
+
+def fit_many(
+    sims: Sequence[Simulations], method: str | NPSE = "f-npse", seeds: Sequence[int] = (0,), progress: bool = False
+) -> list["Posterior"]:
+    """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more."""
+    for one in sims:
+        if not isinstance(one, Simulations):
+            raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(one).__name__}")
+    for seed in seeds:
+        _check_count("seed", seed, 0)
     chosen = methods.get(method)
-    ensemble, history = chosen.train(sims, seed, progress)
-    return Posterior(sims.prior, chosen, ensemble, history, sims.shape)
+    shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.gaussian) for one in sims}
+    if len(shapes) != 1 or len(sims) != len(seeds):
+        raise ScorefoldError(
+            f"expected simulations of one shape and a seed for each; got {len(sims)} of {len(shapes)} shapes and {len(seeds)} seeds"
+        )
+    if chosen.set_size is None and sims[0].set_size == 1 and not chosen.composes:
+        raise ScorefoldError(
+            "expected simulations in sets for NPSE, which takes all observations at once; got set_size = 1. Simulate with "
+            "sf.simulate(…, set_size=n_max), or use method='f-npse'."
+        )
+    trained = chosen.train(sims, seeds, progress)
+    return [Posterior(one.prior, chosen, *parts, one.shape) for one, parts in zip(sims, trained, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -74,6 +100,8 @@ class Posterior:
     method: NPSE
     ensemble: ScoreEnsemble
     history: History
+    table: PartitionTable
+    """Which sets do best for n observations."""
     shape: tuple[int, ...]
     """Of one observation."""
 
@@ -83,19 +111,43 @@ class Posterior:
         draws: int = 1_000,
         seed: int = 0,
         *,
-        sampler: Sampler | None = None,
-        prior_rule: PriorRule | None = None,
+        rule: str | Rule | None = None,
+        sampler: str | Sampler | None = None,
+        set_size: int | str | None = None,
     ) -> Any:
         """`Draws` from p(θ | x_1 … x_n) for `x_obs` of shape (n, *shape), or a list of them for a list of such.
 
-        `sampler` and `prior_rule` override the method's for this call.
+        `rule` and `sampler` override the method's for this call, by name or as objects. `set_size` m cuts the observations
+        into sets of at most m (by default as large as trained); "auto" takes the m that unseen simulations favour.
         """
         _check_count("draws", draws, 1)
         _check_count("seed", seed, 0)
+        chosen = _Choices(rule or self.method.rule, sampler or self.method.sampler, set_size)
         if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self._checked(x) for x in x_obs]
-            return [self._sample(x, draws, (seed, i), sampler, prior_rule) for i, x in enumerate(checked)]
-        return self._sample(self._checked(x_obs), draws, (seed, 0), sampler, prior_rule)
+            return [self._sample(x, draws, (seed, i), chosen) for i, x in enumerate(checked)]
+        return self._sample(self._checked(x_obs), draws, (seed, 0), chosen)
+
+    def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
+        """The number of observations in a set for n of them, and why."""
+        largest = self.ensemble.network.shape.largest_set
+        if not self.method.composes:
+            if n > largest:
+                raise ScorefoldError(
+                    f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, or "
+                    "use method='pf-npse', which composes sets."
+                )
+            return largest, "all observations in one set"
+        if set_size is None:
+            return largest, f"sets of up to {largest}, as trained"
+        if set_size == "auto":
+            if not self.table or n == 1:
+                return largest, f"sets of up to {largest}: there was nothing to choose from"
+            choice = self.table[max((size for size in self.table if size <= n), default=min(self.table))]
+            return min(choice.set_size, n), str(choice)
+        if not isinstance(set_size, int | np.integer) or isinstance(set_size, bool) or not 1 <= set_size <= largest:
+            raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r}")
+        return int(set_size), f"sets of up to {set_size}, as asked"
 
     def _checked(self, x_obs: Any) -> np.ndarray:
         """x_obs as (n, features) float64, or a ScorefoldError."""
@@ -126,62 +178,98 @@ class Posterior:
             )
         return x.reshape(len(x), -1)
 
-    def _sample(
-        self,
-        x: np.ndarray,
-        draws: int,
-        seed: tuple[int, int],
-        sampler: Sampler | None,
-        prior_rule: PriorRule | None,
-    ) -> Draws:
+    def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], chosen: "_Choices") -> Draws:
         started = time.perf_counter()
         key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
-        sets, sizes = partition(x, self.ensemble.network.shape.largest_set, np.random.default_rng(seed))
+        set_size, why = self.choose_set_size(len(x), chosen.set_size)
+        largest = self.ensemble.network.shape.largest_set
+        sets, sizes = partition(x, set_size, largest, np.random.default_rng(seed))
         count = len(sizes)
-        prior_rule = prior_rule or self.method.prior_rule
-        sampler = sampler or self.method.sampler or (Ancestral() if count == 1 else SelfTuned())
-        check_pair(sampler, prior_rule, count)
-        grid = jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
-        padded = bucket(count)
-        sets = np.concatenate([sets, np.zeros((padded - count, *sets.shape[1:]))]).astype(np.float32)
-        sizes = np.concatenate([sizes, np.ones(padded - count, int)]).astype(np.int32)
+        rule, sampler = pair(chosen.rule, chosen.sampler, count, self.ensemble.network.shape)
+        padding = bucket(count) - count
+        padded = (
+            jnp.asarray(np.concatenate([sets, np.zeros((padding, *sets.shape[1:]))]), jnp.float32),
+            jnp.asarray(np.concatenate([sizes, np.full(padding, sizes[-1])]), jnp.int32),
+            jnp.asarray(count),
+        )
+        precision, projected = None, 0.0
+        if isinstance(rule, Gauss) and rule.pilots and count > 1:
+            precision, cut_down = _pilots(self.ensemble, *padded, self._grid(Flow()), key, rule.pilots)
+            projected = float(cut_down) / count
         cloud = cloud_size(draws, self.prior.dim)
         u, infos = [], []
         for index in range(-(-draws // cloud)):
             one, info = _draw(
-                self.ensemble, jnp.asarray(sets), jnp.asarray(sizes), jnp.asarray(count), grid,
-                jax.random.fold_in(key, index), sampler, prior_rule, cloud,
-            )  # fmt: skip
+                self.ensemble, *padded, precision, self._grid(sampler), jax.random.fold_in(key, index), rule, sampler, cloud
+            )
             u.append(np.asarray(one, np.float64))
             infos.append(jax.tree.map(np.asarray, info))
-        info = merge(infos)
+        info = merge(infos)._replace(projected=projected)
         all_u = np.concatenate(u)[:draws]
         warn(info, all_u, count)
         theta = self.prior.from_normal(all_u)
-        return Draws(theta, self.prior.names, info, len(x), count, sampler, time.perf_counter() - started)
+        return Draws(theta, self.prior.names, info, len(x), count, rule, sampler, why, time.perf_counter() - started)
+
+    def _grid(self, sampler: Sampler) -> Level:
+        """The sampler's levels in falling t."""
+        return jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
+
+
+@dataclass(frozen=True)
+class _Choices:
+    rule: str | Rule | None
+    sampler: str | Sampler | None
+    set_size: int | str | None
 
 
 @eqx.filter_jit
 def _draw(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, key: Key,
-    sampler: Sampler, prior_rule: PriorRule, cloud: int,
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, key: Key,
+    rule: Rule, sampler: Sampler, cloud: int,
 ) -> tuple[Cloud, Info]:  # fmt: skip
     """One cloud, compiled once per bucket of sets and cloud size."""
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
-        total = ensemble.total(ensemble.embed(x, sizes, count))
-        score = factorized(total, count, prior_rule)
+        sets: SetScores = ensemble.embed(x, sizes, count)
+        if precision is not None:
+            sets = sets.with_precision(precision)
         key_start, key_run = jax.random.split(key)
-        u = reference_sd(count, prior_rule) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
-        return sampler(score, grid, u, key_run, count)
+        u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
+        if isinstance(sampler, Metropolis):
+            assert not isinstance(rule, Gauss)
+            return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))  # type: ignore[union-attr]
+        return sampler(rule.score(sets), grid, u, key_run, count)
 
 
-def partition(x: np.ndarray, set_size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, m, x) and their sizes."""
-    sets = -(-len(x) // set_size)
-    sizes = np.full(sets, len(x) // sets) + (np.arange(sets) < len(x) % sets)
-    order = rng.permutation(len(x)) if set_size > 1 else np.arange(len(x))
-    padded = np.zeros((sets, set_size, x.shape[1]))
-    padded[np.arange(set_size) < sizes[:, None]] = x[order]
+@eqx.filter_jit
+def _pilots(
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, key: Key, number: int
+) -> tuple[Float[Array, "sets dim dim"], Array]:
+    """Each set's precision from pilot draws of its own posterior, and how many were wider than the prior."""
+    return pilot_precisions(ensemble.embed(x, sizes, count), ensemble.network.shape.dim, grid, key, number)
+
+
+def pilot_precisions(
+    sets: SetScores, dim: int, grid: Level, key: Key, number: int
+) -> tuple[Float[Array, "sets dim dim"], Array]:
+    """The same for any scores: the centred covariance of `number` draws by the probability flow."""
+
+    def one(j: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        precisions, wider = carry
+        alone = sets.pick(j[None], jnp.ones((), int))
+        start = jax.random.normal(jax.random.fold_in(key, j), (number, dim))
+        u, _ = Flow()(lambda u, level, _: alone.total(u, level), grid, start, key, 1)
+        precision, cut_down = positive(jnp.cov(u, rowvar=False).reshape(dim, dim))
+        return precisions.at[j].set(precision), wider + cut_down
+
+    start = (jnp.broadcast_to(jnp.eye(dim), (len(sets.group), dim, dim)), jnp.zeros((), int))
+    return jax.lax.fori_loop(0, sets.count, one, start)
+
+
+def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, width, x) and their sizes."""
+    sizes = cut(len(x), set_size)
+    padded = np.zeros((len(sizes), width, x.shape[1]))
+    padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes
 
 
@@ -191,22 +279,6 @@ def cloud_size(draws: int, dim: int) -> int:
     while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
         size *= 2
     return size
-
-
-def check_pair(sampler: Sampler, prior_rule: PriorRule, sets: int) -> None:
-    """Refuse what cannot be right."""
-    if not isinstance(sampler, Sampler) or getattr(sampler, "steps", 1) < 1:
-        known = "SelfTuned(), Langevin(), Transitions() or Ancestral()"
-        raise ScorefoldError(f"expected a sampler of one or more steps such as {known}; got {sampler!r}")
-    if prior_rule not in PRIOR_RULES:
-        raise ScorefoldError(f"unknown prior rule {prior_rule!r}. {closest(prior_rule, list(PRIOR_RULES))}")
-    if isinstance(sampler, Ancestral) and sets > 1:
-        raise ScorefoldError(
-            f"the ancestral sampler reverses the diffusion of one set's posterior; got {sets} sets, and a sum of their scores "
-            "is not the score of a diffused density. Use SelfTuned() or Langevin()."
-        )
-    if isinstance(sampler, Transitions) and prior_rule != "tempered":
-        raise ScorefoldError("the transitions sampler is derived for prior_rule='tempered'; got 'diffused'.")
 
 
 def merge(infos: Sequence[Info]) -> Info:

@@ -3,7 +3,11 @@
 from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.npse import NPSE
 
-METHODS = {"f-npse": NPSE()}
+METHODS = {
+    "f-npse": NPSE(set_size=1),
+    "pf-npse": NPSE(),
+    "npse": NPSE(composes=False),
+}
 
 
 def get(method: str | NPSE) -> NPSE:

@@ -2,73 +2,118 @@
 
 A score network s(u, t, X) is trained on cases (u, X) with |X| ~ U{1 … m}. For n observations, cut into k = ⌈n/m⌉ sets,
 p(u | x_1 … x_n) ∝ p(u)^{1-k} ∏_j p(u | X_j), and draws come from annealing along the composed scores ("Compositional score
-modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023).
+modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023). m = 1 is F-NPSE; with k = 1 there is nothing
+to compose, and if that is demanded it is NPSE.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.compose.factorized import PriorRule
+from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
+from scorefold.networks.embedding import Embedding
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
 from scorefold.networks.score import Shape
-from scorefold.networks.standardize import fit_standardize
+from scorefold.networks.standardize import Standardize, fit_standardize
 from scorefold.noise import levels
 from scorefold.sample import Sampler
 from scorefold.simulation.cases import Simulations, split
 from scorefold.train.control import fit_control
-from scorefold.train.fit import Cases, History, Training, fit_score, held_out
+from scorefold.train.fit import Cases, History, Lesson, Training, fit_scores, held_out
+from scorefold.train.partition import PartitionTable, fit_partition
 
 
 @dataclass(frozen=True)
 class NPSE:
     """A configured method."""
 
-    set_size: int = 1
-    """m, the largest number of observations in one set; simulations in larger sets are cut."""
+    set_size: int | None = None
+    """m, the largest number of observations in one set; by default as simulated. Simulations in larger sets are cut."""
+    composes: bool = True
+    """Off: all observations are one set (NPSE), and there can be no more of them than m."""
     width: int = 64
     depth: int = 3
     base: bool = True
     """Let the network learn only what a Gaussian fit leaves over; off: the paper's network."""
     control: bool = True
     """Correct the trained score by what unseen cases say of its size and its mean."""
+    embedding: str | Embedding | None = None
+    """For series and images: "convolution", "attention", one of these configured, or a function (shape, key) that makes an
+    Equinox module which maps one standardised observation to a vector."""
     conservative: bool = False
-    """The score is the gradient of a scalar network."""
+    """The score is the gradient of a scalar network, as the Metropolis sampler needs."""
     schedule: str = "log-snr"
     T: int = 400
     training: Training = field(default_factory=Training)
-    prior_rule: PriorRule = "diffused"
-    sampler: Sampler | None = None
+    rule: str | Rule | None = None
+    """By default diffused."""
+    sampler: str | Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
 
     def __post_init__(self) -> None:
-        if min(self.set_size, self.width, self.depth) < 1 or self.width % 2:
+        if min(self.set_size or 1, self.width, self.depth) < 1 or self.set_size == 0 or self.width % 2:
             raise ScorefoldError(f"expected set_size and depth ≥ 1 and an even width ≥ 2; got {self}")
         levels(self.schedule, self.T)
 
-    def train(self, sims: Simulations, seed: int, progress: bool) -> tuple[ScoreEnsemble, History]:
-        """Train the ensemble on the simulations."""
-        sims = split(sims, self.set_size)
+    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["Trained"]:
+        """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
+        sims = [split(one, self.set_size or one.set_size) for one in sims]
+        lessons = [self._lesson(one, seed) for one, seed in zip(sims, seeds, strict=True)]
+        first = sims[0]
+        shape = Shape(
+            dim=first.prior.dim,
+            x=int(np.prod(first.shape)),
+            largest_set=first.set_size,
+            width=self.width,
+            depth=self.depth,
+            conservative=self.conservative,
+            base=self.base,
+            learns_prior=not first.prior.gaussian,
+            observation=first.shape,
+            embedding=self.embedding,
+        )
+        grid = levels(self.schedule, self.T)
+        trained = []
+        for lesson, (network, history) in zip(lessons, fit_scores(shape, lessons, grid, self.training, progress), strict=True):
+            ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
+            if self.control:
+                control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
+                ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, control)
+            table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
+            trained.append(Trained(ensemble, history, table))
+        return trained
+
+    def _lesson(self, sims: Simulations, seed: int) -> Lesson:
+        """Standardised cases with their Gaussian base, and who holds out what."""
         x = sims.x.reshape(*sims.x.shape[:2], -1)
-        counts = np.arange(x.shape[1]) < sims.sizes[:, None]
-        standardize = fit_standardize(x[counts])
+        standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
         u = sims.prior.to_normal(sims.theta)
         base = None
         if self.base:
-            z = np.asarray(jax.jit(jax.vmap(jax.vmap(standardize)))(jnp.asarray(x)))
-            z_mean = np.where(counts[..., None], z, 0).sum(axis=1) / sims.sizes[:, None]
-            base = fit_gaussian_base(z_mean, sims.sizes, u, sims.set_size)
-        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
-        shape = Shape(sims.prior.dim, x.shape[2], sims.set_size, self.width, self.depth, self.conservative, self.base)
-        grid = levels(self.schedule, self.T)
-        network, history = fit_score(shape, standardize, base, cases, grid, self.training, seed, progress)
-        ensemble = ScoreEnsemble(network, standardize, base, None)
-        if self.control:
-            out = held_out(len(u), self.training.members, seed)
-            control = fit_control(ensemble, cases, out, grid, seed)
-            ensemble = ScoreEnsemble(network, standardize, base, control)
-        return ensemble, history
+            base = fit_gaussian_base(_standardized(standardize, x), sims.sizes, u, smallest=int(sims.prior.gaussian))
+        sizes, origin = sims.sizes, sims.origin
+        if not sims.prior.gaussian:  # more draws of the prior, without observations
+            more = sims.prior.draws_normal[: len(u)]
+            u, x = np.concatenate([u, more]), np.concatenate([x, np.zeros((len(more), *x.shape[1:]), x.dtype)])
+            sizes = np.concatenate([sizes, np.zeros(len(more), sizes.dtype)])
+            origin = np.concatenate([origin, origin.max() + 1 + np.arange(len(more))])
+        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
+        return Lesson(cases, standardize, base, held_out(origin, self.training.members, seed), seed)
+
+
+class Trained(NamedTuple):
+    """What training gives."""
+
+    ensemble: ScoreEnsemble
+    history: History
+    table: PartitionTable
+
+
+def _standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
+    return np.asarray(jax.jit(jax.vmap(jax.vmap(standardize)))(jnp.asarray(x)))

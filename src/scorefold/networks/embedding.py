@@ -184,6 +184,20 @@ Embedding = str | Callable[[Shape, Key], eqx.Module]
 EMBEDDINGS: dict[str, Callable[[], Callable[[Shape, Key], eqx.Module]]] = {"convolution": Convolution, "attention": Attention}
 
 
+class Trainable(eqx.Module):
+    """A module whose leaves are all arrays, so that it can be trained; what else it holds (functions, numbers) stands still."""
+
+    arrays: Any
+    rest: Any = eqx.field(static=True)
+
+    def __init__(self, module: eqx.Module):
+        self.arrays, self.rest = eqx.partition(module, eqx.is_inexact_array)
+
+    def __call__(self, x: Float[Array, "..."]) -> Vector:
+        """The module of one observation."""
+        return eqx.combine(self.arrays, self.rest)(x)
+
+
 def build(embedding: Embedding, shape: Shape, key: Key) -> Any:
     """The module of a word, of a configured embedding or of a user's function, once it maps zeros to a finite vector."""
     if isinstance(embedding, str):

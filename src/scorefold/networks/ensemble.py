@@ -1,10 +1,9 @@
-"""The trained score of any number of sets: base, mean of the members' residuals, control; summed over the sets.
+"""The trained score of any number of sets: base, mean of the members' residuals, control.
 
-The sum runs over chunks of sets with a trip count known only at run time, so memory does not grow with the number of
-observations and a new number does not recompile. Sets are padded to a few bucket sizes.
+Sets are padded to a few bucket sizes and their scores computed a chunk at a time (`sets.py`), so that memory does not grow
+with the number of observations and a new number does not recompile. A partition has sets of one or two sizes only; what
+depends on the size is computed for those.
 """
-
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -16,18 +15,12 @@ from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork, residual_scale
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
+from scorefold.sets import SetScores
 from scorefold.types import Array, Cloud, Float, Int
 
 CHUNK = 8
-
-
-class Sets(eqx.Module):
-    """Embedded sets, padded; the first `count` are real."""
-
-    join: Float[Array, "members sets width"]
-    mean: Float[Array, "sets dim"]
-    size: Int[Array, "sets"]
-    count: Int[Array, ""]
+PAIRS = 8 * 1024
+"""Draws × sets computed together."""
 
 
 class ScoreEnsemble(eqx.Module):
@@ -42,8 +35,8 @@ class ScoreEnsemble(eqx.Module):
         """One member as a model of its own."""
         return ScoreModel(network, self.standardize, self.base)
 
-    def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, "sets"], count: Int[Array, ""]) -> Sets:
-        """Everything that depends on the observations alone, chunk by chunk."""
+    def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, "sets"], count: Int[Array, ""]) -> "EnsembleSets":
+        """Everything that depends on the observations alone, chunk by chunk; sizes are s and s+1 for some s."""
 
         def one(network: ScoreNetwork, x: Array, size: Array) -> Embedded:
             return self.member(network).embed(x, size)
@@ -56,84 +49,165 @@ class ScoreEnsemble(eqx.Module):
         parts = jax.tree.map(lambda v: v.reshape(-1, length, *v.shape[1:]), (x, sizes))
         embedded = jax.lax.map(chunk, parts)  # (chunks, members, length, …)
         embedded = jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0).reshape(v.shape[1], len(sizes), *v.shape[3:]), embedded)
-        return Sets(embedded.join, embedded.mean[0], sizes, count)
+        smallest = jnp.min(sizes)
+        present = smallest + jnp.arange(1 if self.network.shape.largest_set == 1 else 2)
+        precision = None
+        if self.base is not None:
+            within = jnp.minimum(present, self.network.shape.largest_set)
+            precision = jax.vmap(lambda size: self.base.matrix(-1.0, jnp.ones(()), size))(within)  # type: ignore[union-attr]
+        return EnsembleSets(self, embedded.join, embedded.mean[0], present, sizes - smallest, count, precision)
 
-    def total(self, sets: Sets) -> Callable[[Cloud, Level], Cloud]:
-        """Σ_j s(u, t, X_j) over the real sets, as a function of the cloud and the level."""
-        of_size = jax.nn.one_hot(self._index(sets.size), self._sizes) * (jnp.arange(len(sets.size)) < sets.count)[:, None]
+    def prior_score(self, u: Cloud, level: Level) -> Cloud:
+        """The score of the diffused prior: -u, or learned with the empty set."""
+        if not self.network.shape.learns_prior:
+            return -u
+        return self._empty().chunk(self._empty().prepare(u, level), level, jnp.zeros(1, int))[0]
 
-        def total(u: Cloud, level: Level) -> Cloud:
-            gate = 1.0 if self.control is None else self.control.gate_at(level.t)
-            # One member after the other: on a CPU a batch of small matrix products is slower than a loop of them.
-            members = jax.lax.map(lambda m: self._residuals(m[0], m[1], sets, of_size, u, level), (self.network, sets.join))
-            summed = self._bases(sets, of_size, u, level) + gate * jnp.mean(members, axis=0)
-            return summed if self.control is None else summed - sets.count * self.control.mean_at(u, level.t)
+    def _empty(self) -> "EnsembleSets":
+        """One set without observations, as a set like any other."""
+        shape = self.network.shape
+        join = jax.vmap(lambda network: network.embed(jnp.zeros((1, shape.x)), jnp.zeros((), int)))(self.network)
+        zero = jnp.zeros(1, int)
+        mean = jnp.zeros((1, shape.dim))
+        uncontrolled = ScoreEnsemble(self.network, self.standardize, self.base, None)
+        return EnsembleSets(uncontrolled, join[:, None], mean, zero, zero, jnp.ones((), int), None)
 
-        return total
 
-    @property
-    def _sizes(self) -> int:
-        return 1 if self.base is None else self.base.weight.shape[0]
+class EnsembleSets(SetScores):
+    """Embedded sets, padded; the first `count` are real."""
 
-    def _index(self, size: Int[Array, "sets"]) -> Int[Array, "sets"]:
-        """Which of the base's fits belongs to a set; without a base all sets are alike."""
-        return jnp.minimum(size, self._sizes) - 1
+    ensemble: ScoreEnsemble
+    join: Float[Array, "members sets width"]
+    mean: Float[Array, "sets dim"]
+    sizes: Int[Array, "sizes"]
+    """The one or two sizes that there are."""
+    which: Int[Array, "sets"]
+    """Which of them a set has."""
+    count: Int[Array, ""]
+    precision: Float[Array, "groups dim dim"] | None
+    group: Int[Array, "sets"]
 
-    def _times(self, v: Float[Array, "sizes rows dim"], power: float, level: Level) -> Float[Array, "sizes rows dim"]:
-        """The base's covariance to a power, times vectors, for every set size."""
-        if self.base is None:
-            return v
-        rows = jax.vmap(self.base.times, in_axes=(0, None, None, None))
-        return jax.vmap(rows, in_axes=(0, None, None, 0))(v, power, level.gamma, jnp.arange(1, self._sizes + 1))
-
-    def _bases(self, sets: Sets, of_size: Float[Array, "sets sizes"], u: Cloud, level: Level) -> Cloud:
-        """Σ_j of the Gaussian bases' scores: linear in u, so its cost does not depend on the number of sets."""
-        if self.base is None:
-            return jnp.zeros_like(u)
-        pulls = jnp.sqrt(level.gamma) * of_size.T @ sets.mean  # (sizes, dim)
-        off = pulls[:, None] - of_size.sum(axis=0)[:, None, None] * u
-        return jnp.sum(self._times(off, -1.0, level), axis=0)
-
-    def _residuals(
+    def __init__(
         self,
-        network: ScoreNetwork,
-        join: Float[Array, "sets width"],
-        sets: Sets,
-        of_size: Array,
-        u: Cloud,
-        level: Level,
-    ) -> Cloud:
-        """Σ_j of one member's residual scores, chunk by chunk."""
-        length, sizes = min(CHUNK, len(sets.size)), self._sizes
-        z_parts = jax.vmap(jax.vmap(network.z_part))
+        ensemble: ScoreEnsemble,
+        join: Array,
+        mean: Array,
+        sizes: Array,
+        which: Array,
+        count: Array,
+        precision: Array | None,
+        group: Array | None = None,
+    ):
+        self.ensemble, self.join, self.mean, self.sizes, self.which = ensemble, join, mean, sizes, which
+        self.count, self.precision = count, precision
+        self.group = which if group is None else group
 
-        def theta_parts(u: Cloud) -> Float[Array, "sizes draws width"]:
-            z = self._times(jnp.broadcast_to(u, (sizes, *u.shape)), -0.5, level)
-            return jax.vmap(network.theta_part, in_axes=(0, None))(u, level.t) + z_parts(z)
+    def at_once(self, draws: int) -> int:
+        """Sets in a chunk."""
+        return max(1, PAIRS // draws)
 
-        def outputs(parts: Array, start: Array) -> Float[Array, "sizes draws out"]:
-            join_c, mean, size, of_size_c = (
-                jax.lax.dynamic_slice_in_dim(v, start, length) for v in (join, sets.mean, sets.size, of_size)
-            )
-            index = self._index(size)
-            z = self._times(jnp.broadcast_to(jnp.sqrt(level.gamma) * mean, (sizes, *mean.shape)), -0.5, level)
-            own = join_c - z_parts(z)[index, jnp.arange(length)]
-            pairs = parts[index] + own[:, None]
+    def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "EnsembleSets":
+        """The same sets, each with a precision of its own."""
+        return EnsembleSets(
+            self.ensemble, self.join, self.mean, self.sizes, self.which, self.count, precision, jnp.arange(len(self.which))
+        )
+
+    def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "EnsembleSets":
+        """Only the sets at `index`."""
+        return EnsembleSets(
+            self.ensemble, self.join[:, index], self.mean[index], self.sizes, self.which[index], count, self.precision,
+            self.group[index],
+        )  # fmt: skip
+
+    def prior(self, u: Cloud, level: Level) -> Cloud:
+        """The score of the diffused prior."""
+        return self.ensemble.prior_score(u, level)
+
+    def prepare(self, u: Cloud, level: Level) -> tuple[Cloud, Float[Array, "members sizes draws width"]]:
+        """The draws, and their share of every member's join."""
+
+        def parts(network: ScoreNetwork) -> Float[Array, "sizes draws width"]:
+            own = jax.vmap(network.theta_part, in_axes=(0, None))(u, level.t)
+            return own + jax.vmap(jax.vmap(network.z_part))(z)
+
+        z = jnp.einsum("nd,sde->sne", u, self._matrices(-0.5, level))
+        # One member after the other: on a CPU a batch of small matrix products is slower than a loop of them.
+        return u, jax.lax.map(parts, self.ensemble.network)
+
+    def chunk(
+        self, prepared: tuple[Cloud, Float[Array, "members sizes draws width"]], level: Level, index: Int[Array, "chunk"]
+    ) -> Float[Array, "chunk draws dim"]:
+        """The scores of the sets at `index`."""
+        u, parts = prepared
+        ensemble, which, mean = self.ensemble, self.which[index], self.mean[index]
+        whiten = self._matrices(-0.5, level)[which]
+
+        if ensemble.network.shape.conservative:
+
+            def potential(u: Cloud, one: Int[Array, ""]) -> Array:
+                return jnp.sum(self._outputs(self.prepare(u, level)[1], level, one[None]))
+
+            residual = jax.vmap(jax.grad(potential), in_axes=(None, 0))(u, index)
+        else:
+            residual = self._outputs(parts, level, index)
+            if ensemble.base is not None:
+                residual = jnp.einsum("jnd,jde->jne", residual, whiten)
+        score = residual_scale(level, ensemble.base is not None) * self._gate(level) * residual
+        if ensemble.base is not None:
+            off = jnp.sqrt(level.gamma) * mean[:, None] - u
+            score = score + jnp.einsum("jnd,jde->jne", off, self._matrices(-1.0, level)[which])
+        return score if ensemble.control is None else score - ensemble.control.mean_at(u, level.t)
+
+    def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+        """Σ_j of the conservative networks' energies."""
+        parts = self.prepare(u, level)[1]
+        length, ensemble = min(self.at_once(len(u)), len(self.which)), self.ensemble
+        scale = residual_scale(level, ensemble.base is not None) * self._gate(level)
+        precision = self._matrices(-1.0, level)
+
+        def body(i: Array, summed: Array) -> Array:
+            index = i * length + jnp.arange(length)
+            real = (index < self.count).astype(u.dtype)
+            each = scale * self._outputs(parts, level, index)[..., 0]
+            if ensemble.base is not None:
+                off = jnp.sqrt(level.gamma) * self.mean[index][:, None] - u
+                each -= jnp.einsum("jnd,jde,jne->jn", off, precision[self.which[index]], off) / 2
+            return summed + real @ each
+
+        summed = jax.lax.fori_loop(0, (self.count + length - 1) // length, body, jnp.zeros(len(u)))
+        return summed if ensemble.control is None else summed - self.count * ensemble.control.potential_at(u, level.t)
+
+    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+        """log p_t(u)."""
+        if not self.ensemble.network.shape.learns_prior:
+            return -jnp.sum(u**2, axis=1) / 2
+        return self.ensemble._empty().log_densities(u, level)
+
+    def _gate(self, level: Level) -> float | Array:
+        control = self.ensemble.control
+        return 1.0 if control is None else control.gate_at(level.t)
+
+    def _matrices(self, power: float, level: Level) -> Float[Array, "sizes dim dim"]:
+        """The base's diffused covariance to a power, for the sizes there are."""
+        base = self.ensemble.base
+        if base is None:
+            return jnp.broadcast_to(jnp.eye(self.mean.shape[1]), (len(self.sizes), *2 * self.mean.shape[1:]))
+        within = jnp.minimum(self.sizes, self.ensemble.network.shape.largest_set)
+        return jax.vmap(lambda size: base.matrix(power, level.gamma, size))(within)
+
+    def _outputs(self, parts: Array, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws out"]:
+        """The members' mean f (or φ) for the sets at `index`."""
+        which = self.which[index]
+        z = jnp.einsum("jd,jde->je", jnp.sqrt(level.gamma) * self.mean[index], self._matrices(-0.5, level)[which])
+
+        def one(member: tuple[ScoreNetwork, Array, Array]) -> Float[Array, "chunk draws out"]:
+            network, parts, join = member
+            own = join[index] - jax.vmap(network.z_part)(z)
+            pairs = parts[which] + own[:, None]
             out = jax.vmap(network.head)(pairs.reshape(-1, pairs.shape[-1]))
-            return jnp.einsum("js,jno->sno", of_size_c, out.reshape(length, len(u), -1))
+            return out.reshape(*pairs.shape[:2], -1)
 
-        def chunk(start: Array, parts: Array) -> Cloud:
-            if network.shape.conservative:
-                return jax.grad(lambda u: jnp.sum(outputs(theta_parts(u), start)))(u)
-            return jnp.sum(self._times(outputs(parts, start), -0.5, level), axis=0)
-
-        def body(index: Array, carry: tuple[Cloud, Array]) -> tuple[Cloud, Array]:
-            summed, parts = carry
-            return summed + chunk(index * length, parts), parts
-
-        chunks = (sets.count + length - 1) // length
-        summed, _ = jax.lax.fori_loop(0, chunks, body, (jnp.zeros_like(u), theta_parts(u)))
-        return residual_scale(level, self.base is not None) * summed
+        return jnp.mean(jax.lax.map(one, (self.ensemble.network, parts, self.join)), axis=0)
 
 
 def bucket(sets: int) -> int:

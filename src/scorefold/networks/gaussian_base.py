@@ -7,7 +7,14 @@ then learns only what is left.
 
 The ridge of the fit is chosen by generalised cross-validation ("Generalized cross-validation as a method for choosing a
 good ridge parameter", Golub, Heath and Wahba, 1979), so that many or collinear features do no harm.
+
+Large sets are few, so with sets of up to m > 1 all observations are pooled first: x ≈ A u + b + e, e ~ N(0, S) by least squares
+over every single observation gives R_s = (I + s AᵀS⁻¹A)⁻¹ and W_s = s R_s AᵀS⁻¹. Per size, only what this leaves over is then
+fitted, on all sets of s or more observations cut to s; where the pooled line is right, the ridge lets it stand.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,6 +25,9 @@ from scorefold.types import Array, Float, Int, Scalar
 SMALLEST_VARIANCE = 1e-6
 MOST_FLEXIBLE = 0.2
 """The fit keeps at least this share of the cases as degrees of freedom."""
+MOST_POOLED = 300
+"""With more features their noise covariance is not estimated, and sizes are not pooled."""
+COLLINEAR = 1e-4
 
 
 class GaussianBase(eqx.Module):
@@ -27,10 +37,17 @@ class GaussianBase(eqx.Module):
     offset: Float[Array, "sizes dim"]
     vectors: Float[Array, "sizes dim dim"]
     variances: Float[Array, "sizes dim"]
+    smallest: int = eqx.field(static=True, default=1)
+    """The first row's set size: 0 where the prior is learned, as the empty set's posterior."""
 
     def mean(self, x_mean: Float[Array, "x"], size: Int[Array, ""]) -> Float[Array, "dim"]:
         """μ(X)."""
         return self._of(self.weight, size) @ x_mean + self._of(self.offset, size)
+
+    def matrix(self, power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim dim"]:
+        """(γ R + (1-γ) I)^power."""
+        vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
+        return (vectors * (gamma * variances + 1 - gamma) ** power) @ vectors.T
 
     def times(self, v: Float[Array, "dim"], power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim"]:
         """(γ R + (1-γ) I)^power v."""
@@ -39,14 +56,12 @@ class GaussianBase(eqx.Module):
 
     def _of(self, table: Float[Array, "sizes ..."], size: Int[Array, ""]) -> Float[Array, "..."]:
         # With one size only, no gather: what does not depend on the set is then computed once for all sets.
-        return table[0] if table.shape[0] == 1 else table[size - 1]
+        return table[0] if table.shape[0] == 1 else table[size - self.smallest]
 
 
 def _ridge(x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Slope, offset and residual covariance of u on x, with the ridge that minimises generalised cross-validation."""
-    count, dim = u.shape
-    if count < max(10, dim + 2):  # too few cases to learn from: the prior
-        return np.zeros((dim, x.shape[1])), np.zeros(dim), np.eye(dim)
+    count = len(u)
     x_mean, u_mean = x.mean(axis=0), u.mean(axis=0)
     left, singular, right = np.linalg.svd(x - x_mean, full_matrices=False)
     projected = left.T @ (u - u_mean)
@@ -68,13 +83,53 @@ def _ridge(x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
     return slope, offset, residual.T @ residual / max(count - 1 - shrink.sum(), 1.0)
 
 
-def fit_gaussian_base(x_mean: np.ndarray, sizes: np.ndarray, u: np.ndarray, largest: int) -> GaussianBase:
-    """Least squares for every set size 1 … `largest`, from the cases' mean observations (cases, x)."""
+class _Line(NamedTuple):
+    slope: np.ndarray
+    offset: np.ndarray
+    covariance: np.ndarray
+    weight: float
+    """Cases that the covariance is worth."""
+
+
+def _pooled(x: np.ndarray, u: np.ndarray) -> Callable[[int], _Line]:
+    """The line for every set size, from single observations (count, x) and their u."""
+    design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
+    fit = np.linalg.lstsq(design, x, rcond=None)[0]
+    offset, slope = fit[0], fit[1:].T  # x ≈ offset + slope u
+    residual = x - design @ fit
+    noise = residual.T @ residual / len(x)
+    noise += COLLINEAR * np.trace(noise) / len(noise) * np.eye(len(noise)) + 1e-12 * np.eye(len(noise))
+    pull = np.linalg.solve(noise, slope).T  # AᵀS⁻¹
+
+    def line(size: int) -> _Line:
+        covariance = np.linalg.inv(np.eye(u.shape[1]) + size * pull @ slope)
+        weight = size * covariance @ pull
+        return _Line(weight, -weight @ offset, covariance, 2.0 * u.shape[1])
+
+    return line
+
+
+def _prior(x: int, dim: int) -> _Line:
+    return _Line(np.zeros((dim, x)), np.zeros(dim), np.eye(dim), 0.0)
+
+
+def fit_gaussian_base(x: np.ndarray, sizes: np.ndarray, u: np.ndarray, smallest: int = 1) -> GaussianBase:
+    """The line for every set size `smallest` … m, from the cases' standardised observations (cases, m, x)."""
+    x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
+    largest, dim = x.shape[1], u.shape[1]
+    counts = np.arange(largest) < sizes[:, None]
+    pool = largest > 1 and x.shape[2] <= MOST_POOLED and counts.sum() > 2 * (dim + x.shape[2])
+    pooled = _pooled(x[counts], np.repeat(u, counts.sum(axis=1), axis=0)) if pool else None
     fits = []
-    for size in range(1, largest + 1):
-        slope, offset, covariance = _ridge(
-            np.asarray(x_mean[sizes == size], np.float64), np.asarray(u[sizes == size], np.float64)
-        )
-        variances, vectors = np.linalg.eigh(covariance)
-        fits.append((slope, offset, vectors, np.clip(variances, SMALLEST_VARIANCE, 1.0)))
-    return GaussianBase(*(jnp.asarray(np.stack(part), jnp.float32) for part in zip(*fits, strict=True)))
+    for size in range(smallest, largest + 1):
+        line = pooled(size) if pooled and size else _prior(x.shape[2], dim)
+        rows = sizes >= size
+        if size and rows.sum() >= max(10, dim + 2):  # else too few cases to learn from
+            mean = x[rows, :size].mean(axis=1)
+            slope, offset, covariance = _ridge(mean, u[rows] - mean @ line.slope.T - line.offset)
+            covariance = (line.weight * line.covariance + rows.sum() * covariance) / (line.weight + rows.sum())
+            line = _Line(line.slope + slope, line.offset + offset, covariance, line.weight)
+        variances, vectors = np.linalg.eigh(line.covariance)
+        fits.append((line.slope, line.offset, vectors, np.clip(variances, SMALLEST_VARIANCE, 1.0)))
+    tables = [jnp.asarray(np.stack(part), jnp.float32) for part in zip(*fits, strict=True)]
+    return GaussianBase(tables[0], tables[1], tables[2], tables[3], smallest)

@@ -13,6 +13,8 @@ What its output f means depends on the base:
 The conservative form ("Should EBMs model the energy or the score?", Salimans and Ho, 2021) has a scalar output φ, and
 the residual score is √γ ∇φ (with the base) or -∇φ / √(1-γ) (without).
 
+Observations that are not vectors go through an embedding of their own first (`embedding.py`).
+
 Everything is written for one draw and one set. The join is a sum of linear maps, one for each input, so that for many draws
 and sets the u part is needed once per draw, the X part once per set and the t part once per level (`ensemble.py`).
 """
@@ -23,11 +25,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from scorefold.networks.embedding import Embedding, Trainable, build
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.resmlp import Block, Linear, ResMLP
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
-from scorefold.types import Array, Float, Int, Key, Scalar, Theta
+from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 
 
 class Embedded(NamedTuple):
@@ -50,6 +53,12 @@ class Shape(NamedTuple):
     depth: int = 3
     conservative: bool = False
     base: bool = True
+    learns_prior: bool = False
+    """The empty set's posterior, which is the prior, is learned too."""
+    observation: tuple[int, ...] = ()
+    """The shape of one observation before it was made a vector, for the embedding."""
+    embedding: Embedding | None = None
+    """What to do with an observation before the residual MLP sees it."""
 
 
 def positional(t: Scalar, width: int) -> Float[Array, "width"]:
@@ -67,6 +76,7 @@ class ScoreNetwork(eqx.Module):
     """The trainable part: (u, z, t, X) ↦ f, or ↦ φ in the conservative form."""
 
     theta_mlp: ResMLP
+    embedding: Trainable | None
     x_mlp: ResMLP
     from_theta: Linear
     from_z: Linear | None
@@ -80,10 +90,15 @@ class ScoreNetwork(eqx.Module):
 
     def __init__(self, shape: Shape, *, key: Key):
         keys = iter(jax.random.split(key, 8 + shape.depth))
+        features, self.embedding = shape.x, None
+        if shape.embedding is not None:
+            module = build(shape.embedding, shape.observation, jax.random.fold_in(key, 1))
+            features = jax.eval_shape(module, jnp.zeros(shape.observation)).shape[0]
+            self.embedding = Trainable(module)
         width = shape.width
         self.shape = shape
         self.theta_mlp = ResMLP(shape.dim, width, shape.depth, key=next(keys))
-        self.x_mlp = ResMLP(shape.x, width, shape.depth, key=next(keys))
+        self.x_mlp = ResMLP(features, width, shape.depth, key=next(keys))
         self.from_theta = Linear(width, width, key=next(keys))
         self.from_z = Linear(shape.dim, width, use_bias=False, key=next(keys)) if shape.base else None
         self.from_x = Linear(width, width, use_bias=False, key=next(keys))
@@ -98,8 +113,13 @@ class ScoreNetwork(eqx.Module):
 
     def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Float[Array, "width"]:
         """The set's share of the join, from standardised observations, of which the first `size` count."""
+
+        def one(x: Observation) -> Float[Array, "width"]:
+            seen = x if self.embedding is None else self.embedding(x.reshape(self.shape.observation))
+            return self.x_mlp(seen)
+
         counts = (jnp.arange(x.shape[0]) < size)[:, None]
-        pooled = jnp.sum(jnp.where(counts, jax.vmap(self.x_mlp)(x), 0.0), axis=0) / size
+        pooled = jnp.sum(jnp.where(counts, jax.vmap(one)(x), 0.0), axis=0) / jnp.maximum(size, 1)
         one_hot = jax.nn.one_hot(size - 1, self.shape.largest_set)
         return self.from_x(pooled) + self.from_size(one_hot)
 
@@ -133,7 +153,7 @@ class ScoreModel(eqx.Module):
             mean = jnp.zeros(self.network.shape.dim)
         else:
             counts = (jnp.arange(x.shape[0]) < size)[:, None]
-            mean = self.base.mean(jnp.sum(jnp.where(counts, x, 0.0), axis=0) / size, size)
+            mean = self.base.mean(jnp.sum(jnp.where(counts, x, 0.0), axis=0) / jnp.maximum(size, 1), size)
         return Embedded(self.network.embed(x, size), mean, size)
 
     def base_score(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:

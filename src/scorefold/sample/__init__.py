@@ -1,13 +1,35 @@
-"""Samplers: from a score function to draws and Info."""
+"""Samplers: from a score function to draws and Info, by name."""
 
 from scorefold.sample.ancestral import Ancestral
+from scorefold.sample.ddim import DDIM
+from scorefold.sample.flow import Flow
 from scorefold.sample.info import Info
 from scorefold.sample.langevin import Langevin
+from scorefold.sample.metropolis import Metropolis
 from scorefold.sample.self_tuned import SelfTuned
 from scorefold.sample.transitions import Transitions
 
-SAMPLERS = {"self-tuned": SelfTuned, "langevin": Langevin, "transitions": Transitions, "ancestral": Ancestral}
+Sampler = SelfTuned | Langevin | Transitions | Ancestral | DDIM | Flow | Metropolis
 
-Sampler = SelfTuned | Langevin | Transitions | Ancestral
+SAMPLERS: dict[str, Sampler] = {
+    "self-tuned": SelfTuned(),
+    "langevin": Langevin(),
+    "transitions": Transitions(),
+    "ancestral": Ancestral(),
+    "ddim": DDIM(),
+    "flow": Flow(),
+    "metropolis": Metropolis(),
+}
 
-__all__ = ["SAMPLERS", "Ancestral", "Info", "Langevin", "Sampler", "SelfTuned", "Transitions"]
+__all__ = [
+    "DDIM",
+    "SAMPLERS",
+    "Ancestral",
+    "Flow",
+    "Info",
+    "Langevin",
+    "Metropolis",
+    "Sampler",
+    "SelfTuned",
+    "Transitions",
+]  # fmt: skip

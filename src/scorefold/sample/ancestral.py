@@ -1,35 +1,35 @@
-"""Ancestral sampling of one set's posterior ("Denoising diffusion probabilistic models", Ho, Jain and Abbeel, 2020).
+"""Ancestral sampling, the reverse diffusion ("Denoising diffusion probabilistic models", Ho, Jain and Abbeel, 2020).
 
 u ← (u + (1-α_t) s(u, t)) / √α_t + √((1-α_t)(1-γ_{t-1})/(1-γ_t)) ξ: the reverse of one noising step, exact as the steps shrink.
-It reverses the diffusion of a density whose score is s at every level, so it is for one set only (k = 1): the sum of several
-sets' diffused scores is not the score of a diffused density.
+It reverses the diffusion of a density whose score is s at every level: of one set's posterior, or of several sets' with a rule
+that composes such a score (GAUSS, JAC). The plain sum of several sets' diffused scores is not the score of a diffused density.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
+from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
 
 
 @dataclass(frozen=True)
 class Ancestral:
-    """The standard sampler of diffusion models, for k = 1."""
+    """The standard sampler of diffusion models."""
 
     levels: int | None = None
+    reverses: ClassVar[bool] = True
 
-    def __call__(
-        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: Count
-    ) -> tuple[Cloud, Info]:
+    def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
 
         def reverse(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
             level, key = at
-            s = score(u, level)
+            s = score(u, level, jax.random.fold_in(key, 1))
             below = level.gamma / level.alpha
             variance = (1 - level.alpha) * jnp.maximum(1 - below, 0.0) / (1 - level.gamma)
             mean = (u + (1 - level.alpha) * s) / jnp.sqrt(level.alpha)

@@ -31,6 +31,10 @@ class Info(NamedTuple):
     """Draws are not finite, or beyond 15 prior sd."""
     converged: Array
     """The identities hold at the last level, up to what this many draws can show."""
+    acceptance: Float[Array, "levels"] | None = None
+    """Of a Metropolis sampler's proposals."""
+    projected: float = 0.0
+    """Share of the sets whose pilot draws were wider than the prior, so that the GAUSS rule cut their covariance."""
 
 
 class Identities(NamedTuple):

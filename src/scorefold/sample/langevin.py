@@ -4,14 +4,15 @@ At every level t, L times: u ← u + δ_t/2 s(u, t) + √δ_t η, with δ_t = a 
 composed density is, so for many observations it is first too long (and the run diverges) or, made shorter, too slow.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
+from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
 
 
@@ -22,10 +23,9 @@ class Langevin:
     a: float = 0.3
     steps: int = 5
     levels: int | None = None
+    reverses: ClassVar[bool] = False
 
-    def __call__(
-        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: Count
-    ) -> tuple[Cloud, Info]:
+    def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
 
         def anneal(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
@@ -33,7 +33,7 @@ class Langevin:
             delta = self.a * (1 - level.alpha) / jnp.sqrt(level.alpha)
 
             def step(u: Cloud, key: Key) -> tuple[Cloud, tuple]:
-                s = score(u, level)
+                s = score(u, level, jax.random.fold_in(key, 1))
                 moved = u + delta / 2 * s + jnp.sqrt(delta) * jax.random.normal(key, u.shape)
                 return moved, identities(u, s)
 

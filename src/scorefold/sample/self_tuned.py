@@ -17,14 +17,15 @@ Annealed Langevin is due to "Generative modeling by estimating gradients of the 
 moving a cloud with its own covariance to "Interacting Langevin diffusions" (Garbuno-Inigo, Hoffmann, Li and Stuart, 2020).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
+from scorefold.sets import Score
 from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 JITTER = 1e-6
@@ -41,17 +42,16 @@ class SelfTuned:
     h: float = 1.0
     last: int = 12
     """Steps at the last level."""
+    reverses: ClassVar[bool] = False
 
-    def __call__(
-        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: Count
-    ) -> tuple[Cloud, Info]:
+    def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
 
         def step(carry: tuple[Cloud, Level], at: tuple[Key, Scalar]) -> tuple[tuple[Cloud, Level], tuple]:
             u, level = carry
             key, h = at
-            s = score(u, level)
-            key_noise, key_near = jax.random.split(key)
+            key_noise, key_near, key_score = jax.random.split(key, 3)
+            s = score(u, level, key_score)
             root = preconditioner(u, s, key_near)
             noise = jax.random.normal(key_noise, u.shape)
             moved = u + (1 - jnp.exp(-h)) * (s @ root) @ root.T + jnp.sqrt(1 - jnp.exp(-2 * h)) * noise @ root.T

@@ -9,14 +9,15 @@ One evaluation a level and nothing to tune, but the product of the transitions i
 with exact scores the draws are about a quarter too narrow for k > 1. With k = 1 this is the ancestral sampler.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
+from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
 
 
@@ -25,15 +26,14 @@ class Transitions:
     """Algorithm 2; wants the tempered prior rule."""
 
     levels: int | None = None
+    reverses: ClassVar[bool] = False
 
-    def __call__(
-        self, score: Callable[[Cloud, Level], Cloud], levels: Level, u: Cloud, key: Key, sets: Count
-    ) -> tuple[Cloud, Info]:
+    def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
 
         def transition(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
             level, key = at
-            s = score(u, level)
+            s = score(u, level, jax.random.fold_in(key, 1))
             prior = -(1 - sets) * level.remaining * u
             alpha, v = level.alpha, sets - level.alpha * (sets - 1)
             variance = (1 - alpha) / v

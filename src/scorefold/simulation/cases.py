@@ -40,6 +40,8 @@ class Simulations(NamedTuple):
     failed: int
     """Simulator calls that gave no finite observation; they are not in `x`."""
     seed: int
+    origin: np.ndarray
+    """(cases,) which parameter draw a case belongs to; several once large sets have been cut"""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,9 +67,9 @@ def split(sims: Simulations, set_size: int) -> Simulations:
         x = np.zeros((some.sum(), set_size, *sims.shape), sims.x.dtype)
         cut = sims.x[some, start : start + set_size]
         x[:, : cut.shape[1]] = cut
-        parts.append((sims.theta[some], x, sizes[some]))
-    theta, x, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return sims._replace(theta=theta, x=x, sizes=sizes, set_size=set_size)
+        parts.append((sims.theta[some], x, sizes[some], sims.origin[some]))
+    theta, x, sizes, origin = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return sims._replace(theta=theta, x=x, sizes=sizes, set_size=set_size, origin=origin)
 
 
 def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
@@ -104,4 +106,5 @@ def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int)
         len(planned.case),
         int((~good).sum()),
         seed,
+        np.arange(some.sum()),
     )

@@ -99,7 +99,7 @@ def _kept(boxes: Boxes, which: np.ndarray) -> Boxes:
 
 def _mass(level: PerPoint, boxes: Boxes) -> PerPoint:
     """The mass of each box at this log density, against the best centre."""
-    return np.exp(level - boxes.centre.max() + boxes.log_volume)
+    return np.exp(np.minimum(level - boxes.centre.max(), 600) + boxes.log_volume)
 
 
 def _halves(low: Points, high: Points) -> tuple[Float[np.ndarray, "halves dim"], Float[np.ndarray, "halves dim"]]:

@@ -37,6 +37,9 @@ def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Lev
         own = ensemble.member(judge)
         embedded = own.embed(x, size)
         base, residual = own.base_score(theta, level, embedded), own.residual_score(theta, level, embedded)
+        prior = -theta
+        if judge.shape.learns_prior:
+            prior = own(theta, level, own.embed(x, jnp.zeros((), size.dtype)))
 
         def of(network: ScoreNetwork) -> Array:
             member = ensemble.member(network)
@@ -52,9 +55,9 @@ def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Lev
             up=(-noise / sigma - base) @ metric(residual),
             down=mean @ metric(mean),
             gram=jnp.outer(features, features),
-            base=jnp.outer(base + theta, features),
+            base=jnp.outer(base - prior, features),
             residual=jnp.outer(residual, features),
-            spread=jnp.sum((base + residual + theta) ** 2),
+            spread=jnp.sum((base + residual - prior) ** 2),
             rows=jnp.ones(()),
         )
 
@@ -81,7 +84,9 @@ def fit_control(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, lev
         chosen = jax.tree.map(lambda v, out=out: v[np.flatnonzero(out)[:fewest]], cases)
         parts.append(_over_levels(ensemble, judge, chosen, knots, keys))
     sums: _Sums = jax.tree.map(lambda *p: np.sum(np.asarray(p, np.float64), axis=0), *parts)
-    return _solve(sums, np.asarray(knots.t), ensemble.base is not None)
+    shape = ensemble.network.shape
+    control = _solve(sums, np.asarray(knots.t), gated=shape.base and not shape.learns_prior)
+    return control.symmetric() if shape.conservative else control
 
 
 def _solve(sums: _Sums, t: np.ndarray, gated: bool) -> Control:

@@ -9,10 +9,11 @@ Minimised over the network, with t uniform on the schedule's levels, u_t = √γ
 
 Members of an ensemble hold out different fifths of the cases for validation, so that together they have seen all of them
 and every case has a member that has not seen it. Members and learning rates are one more batch axis of one compiled
-program; a round of epochs is one `scan`. What is kept is the moving average of the weights at its best validation loss,
+program, and so are several ensembles on simulations of their own; a round of epochs is one `scan`. What is kept is the moving average of the weights at its best validation loss,
 for the learning rate whose members do best on average.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -65,6 +66,7 @@ class Cases(NamedTuple):
     u: Float[Array, "cases dim"]
     x: Float[Array, "cases set x"]
     sizes: Int[Array, "cases"]
+    """0 for a case that is there for the prior only"""
 
 
 class History(NamedTuple):
@@ -97,13 +99,35 @@ class _Run(NamedTuple):
     skipped: Int[Array, ""]
 
 
-class _Fixed(NamedTuple):
-    """What all networks share and training does not change."""
+class Lesson(NamedTuple):
+    """What one ensemble is trained on."""
 
     cases: Cases
-    levels: Level
     standardize: Standardize
     base: GaussianBase | None
+    unseen: np.ndarray
+    """(members, cases) booleans: which cases each member does not train on"""
+    seed: int
+
+
+class _Fixed(NamedTuple):
+    """What training does not change."""
+
+    cases: Cases
+    """of all lessons, one after the other"""
+    levels: Level
+    standardize: Standardize
+    """With several lessons the arrays of this and of the base have a leading run axis, else all runs share them."""
+    base: GaussianBase | None
+
+    def over_runs(self, function: Callable, *per_run: Any) -> Any:
+        """function(fixed of one run, …) for every run at once."""
+        axis = None if self.standardize.centre.ndim == 1 else 0
+
+        def one(standardize: Standardize, base: GaussianBase | None, *rest: Any) -> Any:
+            return function(self._replace(standardize=standardize, base=base), *rest)
+
+        return jax.vmap(one, (axis, axis, *[0] * len(per_run)))(self.standardize, self.base, *per_run)
 
 
 class _Pace(NamedTuple):
@@ -117,10 +141,26 @@ class _Pace(NamedTuple):
     rounds: int
 
 
-def held_out(cases: int, members: int, seed: int) -> np.ndarray:
-    """(members, cases) booleans: which cases each member does not train on."""
-    fold = np.random.default_rng([seed, 3]).permutation(cases) % FOLDS
+def held_out(origin: np.ndarray, members: int, seed: int) -> np.ndarray:
+    """(members, cases) booleans: which cases each member does not train on; cases of one origin stay together."""
+    origins, place = np.unique(origin, return_inverse=True)
+    fold = (np.random.default_rng([seed, 3]).permutation(len(origins)) % FOLDS)[place]
     return np.stack([fold == member % FOLDS for member in range(members)])
+
+
+def thinned(cases: Cases, key: Key, learns_prior: bool) -> Cases:
+    """Every other case with a random part of its observations (also a fair case), and some with none for the prior."""
+    count, largest = cases.x.shape[:2]
+    key_order, key_size, key_keep, key_none = jax.random.split(key, 4)
+    x, sizes = cases.x, cases.sizes
+    if largest > 1:
+        place = jnp.where(jnp.arange(largest) < sizes[:, None], jax.random.uniform(key_order, (count, largest)), 2.0)
+        x = jnp.take_along_axis(x, jnp.argsort(place, axis=1)[..., None], axis=1)
+        part = 1 + jnp.floor(jax.random.uniform(key_size, (count,)) * sizes).astype(int)
+        sizes = jnp.where(jax.random.bernoulli(key_keep, 0.5, (count,)), sizes, jnp.minimum(part, sizes))
+    if learns_prior:
+        sizes = jnp.where(jax.random.bernoulli(key_none, 1 / (largest + 1), (count,)), 0, sizes)
+    return Cases(cases.u, x, sizes)
 
 
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, "dim"]) -> Scalar:
@@ -153,46 +193,58 @@ def _optimiser(training: Training) -> optax.GradientTransformation:
     )
 
 
-def fit_score(
-    shape: Shape,
-    standardize: Standardize,
-    base: GaussianBase | None,
-    cases: Cases,
-    levels: Level,
-    training: Training,
-    seed: int,
-    progress: bool = False,
-) -> tuple[ScoreNetwork, History]:
-    """Train the ensemble; the returned network has a leading member axis on every array."""
-    rates = jnp.repeat(jnp.asarray(training.learning_rates), training.members)
-    unseen = np.tile(held_out(len(cases.u), training.members, seed), (len(training.learning_rates), 1))
-    seen_rows, unseen_rows = _rows(~unseen), _rows(unseen)
-    fixed = _Fixed(cases, levels, standardize, base)
+def fit_scores(
+    shape: Shape, lessons: Sequence[Lesson], levels: Level, training: Training, progress: bool = False
+) -> list[tuple[ScoreNetwork, History]]:
+    """Train one ensemble a lesson, all of them together; a network's arrays get a leading member axis."""
+    copies = len(training.learning_rates) * training.members
+    rates = jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(lessons))
+    starts = np.repeat(np.cumsum([0, *(len(lesson.cases.u) for lesson in lessons[:-1])]), copies)
+    unseen = [line for lesson in lessons for line in np.tile(lesson.unseen, (len(training.learning_rates), 1))]
+    seen_rows, unseen_rows = _rows([~line for line in unseen], starts), _rows(unseen, starts)
+    fixed = _fixed(lessons, levels, copies)
     pace = _pace(training, seen_rows.shape[1])
-    key = new_key(int(seed))
-    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(len(rates)))
+    roots = jnp.stack([new_key(int(lesson.seed)) for lesson in lessons])
+    keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots).reshape(-1)
+    roots = jnp.repeat(roots, copies)
 
     runs = _start(shape, training, keys)
-    runs, loss = _validate(fixed, unseen_rows, runs, key)
+    runs, loss = _validate(fixed, unseen_rows, runs, roots)
     train, validation, since = [], [np.asarray(loss)], 0
     with bar("training", pace.rounds, progress) as report:
         for index in range(pace.rounds):
             before = np.asarray(runs.best_loss)
             runs, loss = _train_round(training, pace, fixed, rates, seen_rows, runs, keys, index)
             train.append(np.asarray(loss))
-            runs, loss = _validate(fixed, unseen_rows, runs, key)
+            runs, loss = _validate(fixed, unseen_rows, runs, roots)
             validation.append(np.asarray(loss))
             since = 0 if (np.asarray(runs.best_loss) < before).any() else since + 1
             report(f"loss {train[-1].mean():.4f}  validation {validation[-1].mean():.4f}")
             if since >= training.patience:
                 break
-    return _choose(runs, np.stack(train, 1), np.stack(validation, 1), pace.epochs, training)
+    losses = (np.stack(train, 1), np.stack(validation, 1))
+
+    def chosen(start: int) -> tuple[ScoreNetwork, History]:
+        own, (train, validation) = jax.tree.map(lambda v: v[start : start + copies], (runs, losses))
+        return _choose(own, train, validation, pace.epochs, training)
+
+    return [chosen(i * copies) for i in range(len(lessons))]
 
 
-def _rows(mask: np.ndarray) -> Int[Array, "runs rows"]:
-    """The rows where each line of the mask is true, cut to the same length."""
-    fewest = int(mask.sum(axis=1).min())
-    return jnp.asarray(np.stack([np.flatnonzero(line)[:fewest] for line in mask]))
+def _fixed(lessons: Sequence[Lesson], levels: Level, copies: int) -> _Fixed:
+    cases = jax.tree.map(lambda *v: jnp.concatenate(v), *(lesson.cases for lesson in lessons))
+    if len(lessons) == 1:
+        return _Fixed(cases, levels, lessons[0].standardize, lessons[0].base)
+    fits = jax.tree.map(
+        lambda *v: jnp.repeat(jnp.stack(v), copies, axis=0), *((lesson.standardize, lesson.base) for lesson in lessons)
+    )
+    return _Fixed(cases, levels, *fits)
+
+
+def _rows(mask: Sequence[np.ndarray], starts: np.ndarray) -> Int[Array, "runs rows"]:
+    """The rows where each line of the mask is true, counted from its start, cut to the same length."""
+    fewest = min(int(line.sum()) for line in mask)
+    return jnp.asarray(np.stack([start + np.flatnonzero(line)[:fewest] for line, start in zip(mask, starts, strict=True)]))
 
 
 def _pace(training: Training, cases: int) -> _Pace:
@@ -225,7 +277,7 @@ def _train_round(
 ) -> tuple[_Run, Float[Array, "runs"]]:
     """Some epochs of every run."""
 
-    def one(rate: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+    def one(fixed: _Fixed, rate: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
         key_order, key_noise = jax.random.split(jax.random.fold_in(key, index))
         used = pace.steps * pace.batch
         orders = [jax.random.permutation(k, rows)[:used] for k in jax.random.split(key_order, pace.epochs)]
@@ -234,7 +286,7 @@ def _train_round(
         run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_noise, len(batches))))
         return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
-    return jax.vmap(one)(rates, rows, runs, keys)
+    return fixed.over_runs(one, rates, rows, runs, keys)
 
 
 def _update(
@@ -242,7 +294,9 @@ def _update(
 ) -> tuple[_Run, Scalar]:
     """One step of one run; left out where the gradient is not finite."""
     rows, key = at
+    key_thin, key = jax.random.split(key)
     drawn = jax.tree.map(lambda v: v[rows], fixed.cases)
+    drawn = thinned(drawn, key_thin, run.network.shape.learns_prior)
     loss, grads = jax.value_and_grad(_batch_loss)(run.network, fixed, drawn, key)
     finite = jnp.isfinite(optax.tree.norm(grads))
     direction, state = _optimiser(training).update(grads, run.optimiser, run.network)
@@ -256,10 +310,10 @@ def _update(
 
 
 @jax.jit
-def _validate(fixed: _Fixed, rows: Array, runs: _Run, key: Key) -> tuple[_Run, Float[Array, "runs"]]:
+def _validate(fixed: _Fixed, rows: Array, runs: _Run, keys: Array) -> tuple[_Run, Float[Array, "runs"]]:
     """The averaged weights' loss on unseen cases, at the same levels and noise every time."""
 
-    def one(rows: Array, run: _Run) -> tuple[_Run, Scalar]:
+    def one(fixed: _Fixed, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
         unseen = jax.tree.map(lambda v: v[rows], fixed.cases)
         keys = jax.random.split(jax.random.fold_in(key, 1), VALIDATION_STRATA)
         loss = jnp.mean(jax.lax.map(lambda k: _batch_loss(run.average, fixed, unseen, k), keys))
@@ -267,7 +321,7 @@ def _validate(fixed: _Fixed, rows: Array, runs: _Run, key: Key) -> tuple[_Run, F
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
         return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss
 
-    return jax.vmap(one)(rows, runs)
+    return fixed.over_runs(one, rows, runs, keys)
 
 
 def _choose(

@@ -1,0 +1,109 @@
+"""Metropolis-adjusted annealed Langevin: the stationary distribution of every level is exact.
+
+Where the composed score is the gradient of a log density ℓ (a conservative network, or a score known in closed form), the step
+of the self-tuned sampler, u' = u + (1-a) M s(u) + √(1-a²) M^{1/2} ξ with a = e^{-h}, is a proposal, accepted with probability
+min(1, exp[ℓ(u') - ℓ(u)] q(u|u') / q(u'|u)) ("Exponential convergence of Langevin distributions and their discrete
+approximations", Roberts and Tweedie, 1996). M comes from the other half of the cloud ("Ensemble samplers with affine
+invariance", Goodman and Weare, 2010), so a move does not depend on what it moves, and detailed balance holds. For a Gaussian
+every proposal is accepted. h follows the acceptance rate while the levels fall, and stands still at the last one.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scorefold.noise import Level
+from scorefold.sample.info import Info, conclude, identities
+from scorefold.sample.self_tuned import preconditioner
+from scorefold.sets import LogDensity, Score
+from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
+
+WANTED = 0.7
+LONGEST, SHORTEST = 1.0, 0.01
+
+
+class _State(NamedTuple):
+    u: Float[Array, "2 half dim"]
+    score: Float[Array, "2 half dim"]
+    value: Float[Array, "2 half"]
+
+
+@dataclass(frozen=True)
+class Metropolis:
+    """For conservative networks."""
+
+    levels: int = 25
+    steps: int = 2
+    last: int = 24
+    """Steps at the last level."""
+    reverses: ClassVar[bool] = False
+
+    def __call__(
+        self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count, log_density: LogDensity
+    ) -> tuple[Cloud, Info]:
+        """Move the cloud `u` (an even number of draws) from the noisiest level to the first; `levels` in falling t."""
+        halves = u.reshape(2, -1, u.shape[1])
+
+        def at_level(u: Array, level: Level, key: Key) -> _State:
+            flat = u.reshape(-1, u.shape[2])
+            values = log_density(flat, level)
+            return _State(u, score(flat, level, key).reshape(u.shape), values.reshape(u.shape[:2]))
+
+        def step(carry: tuple[_State, Level, Scalar], key: Key) -> tuple[tuple[_State, Level, Scalar], Scalar]:
+            state, level, h = carry
+            rates = []
+            for half, key_half in enumerate(jax.random.split(key)):
+                state, rate = _move(score, log_density, state, half, level, h, key_half)
+                rates.append(rate)
+            return (state, level, h), (rates[0] + rates[1]) / 2
+
+        def anneal(carry: tuple[Array, Scalar], at: tuple[Level, Key]) -> tuple[tuple[Array, Scalar], tuple]:
+            (u, h), (level, key) = carry, at
+            (state, _, _), rates = jax.lax.scan(step, (at_level(u, level, key), level, h), jax.random.split(key, self.steps))
+            followed = jnp.clip(h * jnp.exp(2 * (jnp.mean(rates) - WANTED)), SHORTEST, LONGEST)
+            return (state.u, followed), (h, jnp.mean(rates), _checks(state))
+
+        start = (halves, jnp.asarray(LONGEST, u.dtype))
+        (halves, h), (size, rates, checks) = jax.lax.scan(anneal, start, (levels, jax.random.split(key, len(levels.t))))
+        lowest = jax.tree.map(lambda v: v[-1], levels)
+        keys = jax.random.split(jax.random.fold_in(key, 1), self.last)
+        (state, _, _), last = jax.lax.scan(step, (at_level(halves, lowest, key), lowest, h), keys)
+        checks = jax.tree.map(lambda all, end: all.at[-1].set(end), checks, _checks(state))
+        rates = rates.at[-1].set(jnp.mean(last))
+        u = state.u.reshape(u.shape)
+        return u, conclude(u, levels.gamma, size, checks)._replace(acceptance=rates)
+
+
+def _checks(state: _State) -> tuple:
+    dim = state.u.shape[2]
+    return identities(state.u.reshape(-1, dim), state.score.reshape(-1, dim))
+
+
+def _move(
+    score: Score, log_density: LogDensity, state: _State, half: int, level: Level, h: Scalar, key: Key
+) -> tuple[_State, Scalar]:
+    """One step of one half; and the share of it that moved."""
+    key_near, key_noise, key_accept, key_score = jax.random.split(key, 4)
+    root = preconditioner(state.u[1 - half], state.score[1 - half], key_near)
+    inverse = jnp.linalg.inv(root)
+    a = jnp.exp(-h)
+
+    def ahead(u: Cloud, s: Cloud) -> Cloud:
+        return u + (1 - a) * (s @ root) @ root.T
+
+    def log_q(to: Cloud, u: Cloud, s: Cloud) -> Float[Array, "half"]:
+        return -jnp.sum(((to - ahead(u, s)) @ inverse.T) ** 2, axis=1) / (2 * (1 - a**2))
+
+    u, s, value = state.u[half], state.score[half], state.value[half]
+    to = ahead(u, s) + jnp.sqrt(1 - a**2) * jax.random.normal(key_noise, u.shape) @ root.T
+    s_to, value_to = score(to, level, key_score), log_density(to, level)
+    gain = value_to - value + log_q(u, to, s_to) - log_q(to, u, s)
+    accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < jnp.nan_to_num(gain, nan=-jnp.inf)
+    moved = _State(
+        state.u.at[half].set(jnp.where(accepted[:, None], to, u)),
+        state.score.at[half].set(jnp.where(accepted[:, None], s_to, s)),
+        state.value.at[half].set(jnp.where(accepted, value_to, value)),
+    )
+    return moved, jnp.mean(accepted)
