@@ -1,7 +1,9 @@
-"""How right are learned posteriors? F-NPSE on tasks with a known posterior: C2ST, shift and sd ratio against it.
+"""How right are learned posteriors? C2ST, shift and sd ratio on tasks with a known posterior.
 
     python benchmarks/accuracy.py                       # every task, n = 1, 8, 30: the defaults
     python benchmarks/accuracy.py --no-base --tasks gaussian mixture
+    python benchmarks/accuracy.py --set-size 6          # PF-NPSE
+    python benchmarks/accuracy.py --rule gauss --sampler flow
 
 Every figure is a mean and spread over trainings × parameter draws, none shared between trainings.
 """
@@ -52,11 +54,13 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=3)
     parser.add_argument("--no-base", action="store_true", help="the paper's network, without the Gaussian base")
     parser.add_argument("--no-control", action="store_true", help="without the correction by unseen cases")
-    parser.add_argument("--prior-rule", default="diffused")
+    parser.add_argument("--set-size", type=int, default=1, help="m: 1 is F-NPSE, more PF-NPSE")
+    parser.add_argument("--rule", default=None)
+    parser.add_argument("--sampler", default=None)
     parser.add_argument("--members", type=int, default=None)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    method = NPSE(base=not chosen.no_base, control=not chosen.no_control, prior_rule=chosen.prior_rule)
+    method = NPSE(base=not chosen.no_base, control=not chosen.no_control, rule=chosen.rule, sampler=chosen.sampler)
     if chosen.members:
         method = replace(method, training=replace(method.training, members=chosen.members))
     print(f"{jax.devices()[0].device_kind}; {chosen.trainings} trainings × {chosen.parameters} parameter draws; {method}")
@@ -66,7 +70,7 @@ def main() -> None:
         results: dict[int, list[list[float]]] = {n: [] for n in chosen.n}
         spent = []
         for training in range(chosen.trainings):
-            sims = simulate(task.prior, task.simulator, chosen.budget, seed=training)
+            sims = simulate(task.prior, task.simulator, chosen.budget, chosen.set_size, seed=training)
             started = time.perf_counter()
             posterior = fit(sims, method, seed=training)
             spent.append(time.perf_counter() - started)

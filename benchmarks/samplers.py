@@ -105,8 +105,8 @@ def main() -> None:
             cells = np.asarray([cell(tasks.get(name), RULES[rule], SAMPLERS[sampler], n, seed) for seed in range(chosen.sets)])
             c, shift, ratio, converged = cells.mean(axis=0)
             print(
-                f"{rule:13s} {sampler:12s} {name:11s} {n:4d}  {c:.3f} ({cells[:, 0].max():.3f})  {shift:6.3f}    {ratio:.3f}      "
-                f"{converged:.2f}     {time.perf_counter() - started:5.0f}",
+                f"{rule:13s} {sampler:12s} {name:11s} {n:4d}  {c:.3f} ({cells[:, 0].max():.3f})  {shift:6.3f}    {ratio:.3f}   "
+                f"   {converged:.2f}     {time.perf_counter() - started:5.0f}",
                 flush=True,
             )
             lines.append(f"{rule},{sampler},{name},{n},{c:.4f},{cells[:, 0].max():.4f},{shift:.4f},{ratio:.4f},{converged:.2f}")

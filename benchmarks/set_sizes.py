@@ -3,8 +3,8 @@
     python benchmarks/set_sizes.py --out set_sizes.csv         # train and measure (an accelerator helps)
     python benchmarks/set_sizes.py --plot set_sizes.csv        # set_sizes.png from it, or from several such files
 
-Every m has its own simulations (a case costs (m+1)/2 simulator calls on average) and its own networks. Each point is a mean over
-trainings × parameter draws, none shared between trainings.
+Every m has its own simulations (a case costs (m+1)/2 simulator calls on average) and its own networks. Each point is a mean
+over trainings × parameter draws, none shared between trainings.
 """
 
 import argparse
@@ -62,8 +62,8 @@ def measure(chosen: argparse.Namespace, write: Callable[[list], None]) -> None:
                 own = np.array([r[5:10] for r in rows if r[0] == name and r[2] == n], float)
                 c, mmd, shift, ratio, converged = own.mean(axis=0)
                 print(
-                    f"{name:10s} m = {m:2d}  n = {n:3d}  C2ST {c:.3f} ({own[:, 0].std():.3f})  MMD² {mmd:.4f}  shift {shift:.3f}  "
-                    f"sd ratio {ratio:.3f}  converged {converged:.2f}  {len(jobs)} trainings {spent:.0f} s",
+                    f"{name:9s} m = {m:2d}  n = {n:3d}  C2ST {c:.3f} ({own[:, 0].std():.3f})  MMD² {mmd:.4f}  shift {shift:.3f}"
+                    f"  sd ratio {ratio:.3f}  converged {converged:.2f}  {len(jobs)} trainings {spent:.0f} s",
                     flush=True,
                 )
 

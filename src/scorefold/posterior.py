@@ -81,7 +81,7 @@ def fit_many(
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.gaussian) for one in sims}
     if len(shapes) != 1 or len(sims) != len(seeds):
         raise ScorefoldError(
-            f"expected simulations of one shape and a seed for each; got {len(sims)} of {len(shapes)} shapes and {len(seeds)} seeds"
+            f"expected simulations of one shape, and a seed each; got {len(sims)} of {len(shapes)} shapes and {len(seeds)} seeds"
         )
     if chosen.set_size is None and sims[0].set_size == 1 and not chosen.composes:
         raise ScorefoldError(
@@ -134,8 +134,8 @@ class Posterior:
         if not self.method.composes:
             if n > largest:
                 raise ScorefoldError(
-                    f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, or "
-                    "use method='pf-npse', which composes sets."
+                    f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
+                    "or use method='pf-npse', which composes sets."
                 )
             return largest, "all observations in one set"
         if set_size is None:

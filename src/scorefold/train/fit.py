@@ -9,8 +9,10 @@ Minimised over the network, with t uniform on the schedule's levels, u_t = √γ
 
 Members of an ensemble hold out different fifths of the cases for validation, so that together they have seen all of them
 and every case has a member that has not seen it. Members and learning rates are one more batch axis of one compiled
-program, and so are several ensembles on simulations of their own; a round of epochs is one `scan`. What is kept is the moving average of the weights at its best validation loss,
-for the learning rate whose members do best on average.
+program, and so are several ensembles on simulations of their own; a round of epochs is one `scan`. What is kept is the moving
+average of the weights at its best validation loss, for the learning rate whose members do best on average.
+
+With sets of several observations every other case is thinned to a random part of its set, which is a fair case too.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,9 +5,9 @@ lowest level is judged by Hyvärinen's score ("Estimation of non-normalized stat
 
     H_m = ½ sᵀ R s + tr(R ∇s)   at u,
 
-a proper scoring rule that needs no normaliser and no draws: up to a constant its mean is ½ E (s_m - s)ᵀ R (s_m - s), the squared
-error of the score. R is the Gaussian base's covariance for n observations (or I), so H counts in posterior sd². An error that
-is common to all sets adds up alike for every m as n grows, so for n beyond the simulated sets the largest of them decides.
+a proper scoring rule that needs no normaliser and no draws: up to a constant its mean is ½ E (s_m - s)ᵀ R (s_m - s), the
+squared error of the score. R is the Gaussian base's covariance for n observations (or I), so H counts in posterior sd². An
+error common to all sets adds up alike for every m as n grows, so for n beyond the simulated sets the largest of them decides.
 """
 
 from typing import NamedTuple
