@@ -119,6 +119,7 @@ def test_failed_solves_are_counted_and_left_out(task, monkeypatch):
     assert any("gave NaN or infinity" in str(w.message) for w in caught)
 
 
+@pytest.mark.full
 def test_the_solution_can_be_differentiated(some):
     with jax.enable_x64(True):
         theta = jnp.asarray(some[0][0])
