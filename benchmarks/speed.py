@@ -4,8 +4,8 @@
     python benchmarks/speed.py --rules diffused gauss jac damped --n 1 10 100 1000 10000
 
 The gaussian task with the default network (trained briefly: the time to draw does not depend on how well), the self-tuned
-sampler. Each rule and n runs in a process of its own, so that its peak memory is its own. `first` includes compilation; a second call is
-made where the first took less than two minutes. Runs over the limit are stopped and say so.
+sampler. Each rule and n runs in a process of its own, so that its peak memory is its own. `first` includes compilation; a
+second call is made where the first took less than two minutes. Runs over the limit are stopped and say so.
 """
 
 import argparse

@@ -4,18 +4,23 @@ import re
 from pathlib import Path
 
 import scorefold as sf
+from scorefold import pairing
 
 README = Path(__file__).parent.parent / "README.md"
 
 
 def test_python_example_runs() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    small = code.replace("budget=10_000", "budget=300").replace(
-        'method="f-npse"', "method=sf.NPSE(width=8, training=sf.Training(steps=60, members=2))"
-    )
-    assert small != code
+    changes = {
+        "budget=10_000": "budget=300",
+        'method="pf-npse"': "method=sf.NPSE(width=8, training=sf.Training(steps=60, members=2))",
+        "progress=True": "progress=False",
+    }
+    for words, smaller in changes.items():
+        assert words in code
+        code = code.replace(words, smaller)
     names: dict = {}
-    exec(small.replace("progress=True", "progress=False"), names)
+    exec(code, names)
     draws = names["draws"]
     assert draws.theta.shape == (1_000, 2)
     assert draws.names == ("shape", "scale")
@@ -27,4 +32,5 @@ def test_the_papers_configuration_is_accepted() -> None:
     (code,) = re.findall(r"`(sf\.NPSE\(base=False.*?\))` is the paper's", README.read_text(), flags=re.DOTALL)
     method = eval(" ".join(code.split()))
     assert isinstance(method, sf.NPSE)
-    assert isinstance(method.sampler, sf.Langevin)
+    assert pairing.get_sampler(method.sampler) == sf.Langevin()
+    assert pairing.get_rule(method.rule) == sf.Tempered()

@@ -81,7 +81,7 @@ def fit_many(
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.gaussian) for one in sims}
     if len(shapes) != 1 or len(sims) != len(seeds):
         raise ScorefoldError(
-            f"expected simulations of one shape, and a seed each; got {len(sims)} of {len(shapes)} shapes and {len(seeds)} seeds"
+            f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
         )
     if chosen.set_size is None and sims[0].set_size == 1 and not chosen.composes:
         raise ScorefoldError(

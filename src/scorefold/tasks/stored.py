@@ -4,7 +4,9 @@ They are looked for, in this order,
 
 1. among those that come with the package, for the benchmark's data sets: `task.observe(30, seed)` for the 30 seeds in
    `BENCHMARK_SEEDS` (5 trainings × 6 parameter draws), of which the first n ∈ {1, 8, 14, 22, 30} are used. They are
-   the 1,000 draws of reference seed 0. `python benchmarks/references.py --make` makes them again.
+   the 1,000 draws of reference seed 0, by `nuts.py` in double precision, kept as float32 together with their R̂,
+   effective sample size and divergences. `python benchmarks/references.py --make` makes them again, and those that
+   are missing.
 2. in the cache, a folder named by the environment variable SCOREFOLD_CACHE or else the user's cache folder, where
    the name of a file is a hash of the task, its version, the observations, the number of draws and the seed.
 
