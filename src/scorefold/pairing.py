@@ -12,6 +12,9 @@ from scorefold.errors import ScorefoldError, closest
 from scorefold.networks.score import Shape
 from scorefold.sample import SAMPLERS, Ancestral, Metropolis, Sampler, SelfTuned, Transitions
 
+MANY = 1_000
+"""From so many sets on the default rule is damped: with exact scores as right as the sum, and its time hardly grows with n."""
+
 
 def get_rule(rule: Any) -> Rule:
     """A rule by its name, or the one that was given."""
@@ -34,8 +37,9 @@ def get_sampler(sampler: Any) -> Sampler:
 
 def pair(rule: Any, sampler: Any, sets: int, shape: Shape) -> tuple[Rule, Sampler]:
     """The rule and the sampler to use for k sets; `None` stands for the default."""
-    chosen_rule = get_rule("diffused" if rule is None else rule)
     chosen_sampler = (Ancestral() if sets == 1 else SelfTuned()) if sampler is None else get_sampler(sampler)
+    many = sets >= MANY and isinstance(chosen_sampler, SelfTuned)
+    chosen_rule = (Damped() if many else Diffused()) if rule is None else get_rule(rule)
     if isinstance(chosen_sampler, Metropolis) and not shape.conservative:
         raise ScorefoldError(
             "the metropolis sampler compares densities, and this network gives a score that is not the gradient of one. "

@@ -32,7 +32,7 @@ CLUSTERING_STEPS = 2
 class Damped:
     """Mini-batches of `batch` sets, with `anchors` points where all sets are summed."""
 
-    batch: int = 64
+    batch: int = 128
     anchors: int = 8
     reversible: ClassVar[bool] = False
 

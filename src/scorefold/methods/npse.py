@@ -52,7 +52,7 @@ class NPSE:
     T: int = 400
     training: Training = field(default_factory=Training)
     rule: str | Rule | None = None
-    """By default diffused."""
+    """By default diffused, from 1,000 sets on damped."""
     sampler: str | Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
 
