@@ -2,12 +2,13 @@
 
 Seeds are fixed. The false-failure rates stated are those on fresh seeds, for a sampler without any bias: a mean of S
 independent draws scatters by 1/√S posterior sd, and the log of their sd by 1/√(2S) where the posterior is Gaussian.
-Together they come to less than 1 in 10,000.
+Together they come to about 1 in 5,000.
 """
 
 from functools import cache, partial
 from types import SimpleNamespace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,51 +16,82 @@ import pytest
 from scipy import stats
 
 from scorefold import tasks
-from scorefold.compose.factorized import factorized, reference_sd
+from scorefold.compose import RULES, Damped, Diffused, Tempered
 from scorefold.noise import Level, levels
-from scorefold.sample import SAMPLERS, Ancestral, Langevin, SelfTuned, Transitions
+from scorefold.posterior import pilot_precisions
+from scorefold.sample import DDIM, SAMPLERS, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
 from scorefold.sample.info import conclude, identities
 from scorefold.sample.self_tuned import LARGEST_VARIANCE, neighbours, preconditioner
-from scorefold.tasks.exact import GaussianMixture, composed_score
+from scorefold.tasks.exact import ExactSets, GaussianMixture, exact_sets, score
 from scorefold.tasks.gaussian import VARIANCES
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLOUD = 1024
 LOWEST = Level(*(jnp.asarray(v, jnp.float32) for v in (0.0, 1.0, 1.0, 1.0)))
 
 
-@partial(jax.jit, static_argnames=("sampler", "rule", "size"))
-def one_cloud(sampler, rule, size, mixtures, grid, copies, rotation, key):
-    """As the posterior draws them; every set may stand for `copies` equal ones."""
-    plain, sets = composed_score(mixtures), copies * len(mixtures.means)
-    score = factorized(lambda u, level: copies * plain(u @ rotation, level) @ rotation.T, sets, rule)
+@pytest.fixture
+def quick_to_run(quick_to_compile):
+    """For tests whose time goes into running, not compiling."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
+class Copies(ExactSets):
+    """Every observation counts as `copies` equal ones."""
+
+    copies: jax.Array
+
+    def _alone(self):
+        return ExactSets(self.x, jnp.int32(len(self.x)), self.group, self.precision, self.single_score, self.single_log_density)
+
+    def fold(self, u, level, add, jacobian=False):
+        return jax.tree.map(lambda once: self.copies * once, self._alone().fold(u, level, add, jacobian))
+
+    def log_densities(self, u, level):
+        return self.copies * self._alone().log_densities(u, level)
+
+
+def copied(sets, copies):
+    count = jnp.int32(copies * len(sets.x))
+    return Copies(
+        sets.x, count, sets.group, sets.precision, sets.single_score, sets.single_log_density, jnp.asarray(copies, jnp.float32)
+    )
+
+
+@eqx.filter_jit
+def one_cloud(sampler, rule, size, sets, dim, grid, key):
+    """As the posterior draws them."""
     key_start, key_run = jax.random.split(key)
-    start = reference_sd(sets, rule) * jax.random.normal(key_start, (size, mixtures.means.shape[-1]))
-    return sampler(score, grid, start, key_run, sets)
+    start = rule.reference_sd(sets.count) * jax.random.normal(key_start, (size, dim))
+    density = (rule.log_density(sets),) if isinstance(sampler, Metropolis) else ()
+    return sampler(rule.score(sets), grid, start, key_run, sets.count, *density)
 
 
-def run(sampler, mixtures, copies=1, *, rule="diffused", schedule="log-snr", clouds=4, size=CLOUD, seed=0, rotation=None):
+def falling(sampler, schedule="log-snr"):
+    return jax.tree.map(lambda v: v[::-1], levels(schedule, 400, sampler.levels))
+
+
+def run(sampler, sets, dim=10, *, rule=RULES["diffused"], schedule="log-snr", clouds=4, size=CLOUD, seed=0):
     """Draws (clouds · size, dim) in float64, and the clouds' Infos stacked."""
-    turn = jnp.eye(mixtures.means.shape[-1]) if rotation is None else jnp.asarray(rotation, jnp.float32)
-    grid = jax.tree.map(lambda v: v[::-1], levels(schedule, 400, sampler.levels))
     keys = jax.random.split(jax.random.key(seed), clouds)
-    outcomes = [one_cloud(sampler, rule, size, mixtures, grid, jnp.asarray(copies), turn, key) for key in keys]
+    outcomes = [one_cloud(sampler, rule, size, sets, dim, falling(sampler, schedule), key) for key in keys]
     info = jax.tree.map(lambda *v: np.stack(v), *(info for _, info in outcomes))
     return np.concatenate([np.asarray(u, np.float64) for u, _ in outcomes]), info
-
-
-def posteriors(task, x):
-    return jax.vmap(task.single_posterior)(jnp.asarray(x, jnp.float32))
 
 
 @cache
 def gaussian(n, seed=0):
     """The 10-D conjugate problem. Its scores are linear, so that n observations are n times their mean's."""
     task = tasks.get("gaussian")
-    _, x = task.observe(n, seed)
+    x = task.observe(n, seed)[1]
     precision = 1 + n / VARIANCES
+    single = jnp.diag(jnp.asarray(1 + 1 / VARIANCES, jnp.float32))[None]
     return SimpleNamespace(
         x=x,
-        mixtures=posteriors(task, x.mean(0, keepdims=True)),
+        sets=copied(exact_sets(task, x.mean(0, keepdims=True), single), n),
         mean=x.sum(0) / VARIANCES / precision,
         sd=precision**-0.5,
     )
@@ -79,35 +111,37 @@ def radius_distance(u, reference):
 
 
 # The samplers as their own tests below compile them.
-SETTINGS = {
-    "self-tuned": {"rule": "diffused", "schedule": "log-snr"},
-    "langevin": {"rule": "tempered", "schedule": "linear-beta"},
-    "transitions": {"rule": "tempered", "schedule": "linear-beta"},
-    "ancestral": {"rule": "tempered", "schedule": "linear-beta"},
-}
+PAPER = {"rule": Tempered(), "schedule": "linear-beta"}
+SETTINGS = dict.fromkeys(["langevin", "transitions", "ancestral"], PAPER)
+SIZES = {"self-tuned": 128, "langevin": 128}
+LEVELS = {"self-tuned": 25, "metropolis": 50, "ddim": 100, "flow": 40}
+DETERMINISTIC = {"ddim", "flow"}
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_contract(name):
-    sampler, settings = SAMPLERS[name](), {**SETTINGS[name], "clouds": 1}
+    sampler, settings = SAMPLERS[name], {**SETTINGS.get(name, {}), "clouds": 1, "size": SIZES.get(name, CLOUD)}
     problem = gaussian(1)
-    u, info = run(sampler, problem.mixtures, **settings)
-    again, _ = run(sampler, problem.mixtures, **settings)
-    other, _ = run(sampler, problem.mixtures, **settings, seed=1)
-    assert u.shape == (CLOUD, 10)
+    u, info = run(sampler, problem.sets, **settings)
+    again, _ = run(sampler, problem.sets, **settings)
+    other, _ = run(sampler, problem.sets, **settings, seed=1)
+    assert u.shape == (settings["size"], 10)
     assert np.isfinite(u).all()
     assert np.array_equal(u, again)
     assert (u == other).mean() < 1e-3
-    assert {np.shape(v) for v in info[:5]} == {(1, 25 if name == "self-tuned" else 400)}
+    assert {np.shape(v) for v in info[:5]} == {(1, LEVELS.get(name, 400))}
     assert info.converged.shape == info.diverged.shape == (1,)
     assert not info.diverged
     assert (np.diff(info.gamma[0]) > 0).all(), "first the noisiest"
-    assert (info.step[0, :-1] > 0).all()
+    assert (info.step[0, :-1] > 0).all() == (name not in DETERMINISTIC), "noise is added"
     assert np.isfinite(info.q).all()
+    assert (info.acceptance is not None) == (name == "metropolis")
     # A score that fails is said to have failed.
-    _, info = run(sampler, problem.mixtures._replace(means=problem.mixtures.means * jnp.nan), **settings)
-    assert info.diverged
+    _, info = run(sampler, eqx.tree_at(lambda sets: sets.x, problem.sets, problem.sets.x * jnp.nan), **settings)
     assert not info.converged
+    assert info.diverged
+    if name == "metropolis":
+        assert info.acceptance.max() == 0, "nothing is accepted: the draws are still those of the start"
 
 
 def test_defaults():
@@ -116,17 +150,21 @@ def test_defaults():
     assert Ancestral().levels is None
     assert Transitions().levels is None
     assert SelfTuned() == SelfTuned(levels=25, steps=2, h=1.0, last=12)
+    assert DDIM() == DDIM(levels=100)
+    assert Flow() == Flow(levels=40)
+    assert Metropolis() == Metropolis(levels=50, steps=4, last=48)
 
 
 # The default, where it is promised
 
 
+@pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("n", [1, 10, 100, 1000])
 def test_self_tuned_is_right_on_the_conjugate_gaussian(n):
     # 16,384 draws: standard errors 0.0078 (mean) and 0.0055 (sd ratio). Over 4 n × 10 dimensions, false failure of
     # a mean (6.4 standard errors) 6e-9, of a ratio (5.4) 3e-6; of a flag (see the false alarms below) < 1e-6.
     problem = gaussian(n)
-    u, info = run(SelfTuned(), problem.mixtures, n, clouds=16)
+    u, info = run(SelfTuned(), problem.sets, clouds=16)
     shift, ratio = moments(u, problem.mean, problem.sd)
     assert np.abs(shift).max() < 0.05
     assert ratio.min() > 0.97
@@ -138,18 +176,19 @@ def test_self_tuned_is_right_on_the_conjugate_gaussian(n):
 def test_a_thousand_observations_have_a_thousand_times_their_means_score():
     # What the test above relies on.
     problem, u = gaussian(1000), jnp.asarray(np.random.default_rng(0).standard_normal((50, 10)), jnp.float32)
-    full = jax.jit(composed_score(posteriors(tasks.get("gaussian"), problem.x)))
-    short = jax.jit(composed_score(problem.mixtures))
+    total = eqx.filter_jit(lambda sets, level: sets.total(u, level))
     for gamma in (0.9999, 0.5, 1e-4):
         level = LOWEST._replace(gamma=jnp.asarray(gamma, jnp.float32))
-        np.testing.assert_allclose(full(u, level), 1000 * short(u, level), rtol=1e-4, atol=0.1)
+        full = total(exact_sets(tasks.get("gaussian"), problem.x), level)
+        np.testing.assert_allclose(full, total(problem.sets, level), rtol=1e-4, atol=0.1)
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
     # As above, rounding included.
     problem = gaussian(1000)
-    u, info = run(SelfTuned(), posteriors(tasks.get("gaussian"), problem.x), clouds=16)
+    u, info = run(SelfTuned(), exact_sets(tasks.get("gaussian"), problem.x), clouds=16)
     shift, ratio = moments(u, problem.mean, problem.sd)
     assert np.abs(shift).max() < 0.05
     assert ratio.min() > 0.97
@@ -161,7 +200,7 @@ def test_self_tuned_is_right_with_few_draws():
     # 64 clouds of 128 in 10-D, the fewest there are: 8,192 draws, standard errors 0.011 (mean) and 0.0078 (sd ratio),
     # bounds at 5.4 and 5.1: false failure 4e-6. Alarms have a probability below 1e-6 each.
     problem = gaussian(30)
-    u, info = run(SelfTuned(), problem.mixtures, 30, clouds=64, size=128)
+    u, info = run(SelfTuned(), problem.sets, clouds=64, size=128)
     shift, ratio = moments(u, problem.mean, problem.sd)
     assert np.abs(shift).max() < 0.06
     assert ratio.min() > 0.96
@@ -169,26 +208,58 @@ def test_self_tuned_is_right_with_few_draws():
     assert info.converged.all()
 
 
-@pytest.mark.parametrize("n", [5, 30, 300])
-def test_self_tuned_finds_both_modes(n):
+@cache
+def bimodal(n):
+    task = tasks.get("bimodal")
+    x = task.observe(n, 0)[1]
+    padded = exact_sets(task, np.concatenate([x, np.zeros((300 - n, 2))]))  # one program for every n
+    axis = np.linalg.eigh(x.T @ x)[1][:, -1]
+    sets = eqx.tree_at(lambda sets: sets.count, padded, jnp.int32(n))
+    return SimpleNamespace(sets=sets, axis=axis, reference=task.reference(x, 20_000, 1))
+
+
+def assert_both_modes(u, problem):
     # 2,048 draws: a weight has standard error 0.011, its bound is at 4.5 of them. The modes mirror each other, so all
     # draws are looked at on one side: against 20,000 reference draws the mode's mean has 0.023 and its sd 0.017, with
-    # bounds at 5.2 and 5.3. In all, false failure 2e-5.
-    task = tasks.get("bimodal")
-    _, x = task.observe(n, 0)
-    u, info = run(SelfTuned(), posteriors(task, x), clouds=2)
-    axis = np.linalg.eigh(x.T @ x)[1][:, -1]
-    assert abs((u @ axis > 0).mean() - 0.5) < 0.05
+    # bounds at 5.2 and 5.3. In all, false failure 1e-5 a call.
+    assert len(u) == 2048
+    assert abs((u @ problem.axis > 0).mean() - 0.5) < 0.05
 
     def one_side(v):
-        return v * np.sign(v @ axis)[:, None]
+        return v * np.sign(v @ problem.axis)[:, None]
 
-    reference = one_side(task.reference(x, 20_000, 1))
+    reference = one_side(problem.reference)
     shift, ratio = moments(one_side(u), reference.mean(0), reference.std(0))
     assert np.abs(shift).max() < 0.12
     assert ratio.min() > 0.91
     assert ratio.max() < 1.09
+
+
+@pytest.mark.parametrize("n", [5, 30, 300])
+def test_self_tuned_finds_both_modes(n):
+    u, info = run(SelfTuned(), bimodal(n).sets, 2, clouds=2)
+    assert_both_modes(u, bimodal(n))
     assert info.converged.all()
+
+
+def test_self_tuned_with_the_damped_rule_is_right_on_the_conjugate_gaussian():
+    # 300 observations, 64 of them a step. 4,096 draws: standard errors 0.016 (mean) and 0.011 (sd ratio), bounds at 5.6 and
+    # 5.4 over 10 dimensions: false failure 1e-6.
+    problem = gaussian(300)
+    sets = exact_sets(tasks.get("gaussian"), problem.x)
+    u, info = run(SelfTuned(), sets, rule=Damped())
+    shift, ratio = moments(u, problem.mean, problem.sd)
+    assert np.abs(shift).max() < 0.09
+    assert ratio.min() > 0.94
+    assert ratio.max() < 1.06
+    assert info.converged.all()
+
+
+def test_self_tuned_with_the_damped_rule_finds_both_modes():
+    # Whether it says so is left out: with modes this far apart even exact draws raise false alarms (see the end).
+    u, info = run(SelfTuned(), bimodal(300).sets, 2, rule=Damped(), clouds=2)
+    assert_both_modes(u, bimodal(300))
+    assert not info.diverged.any()
 
 
 def test_self_tuned_is_right_on_the_mixture():
@@ -197,7 +268,7 @@ def test_self_tuned_is_right_on_the_mixture():
     # in 10¹⁴. In all, false failure 2e-7.
     task = tasks.get("mixture")
     _, x = task.observe(8, 0)
-    u, info = run(SelfTuned(), posteriors(task, x))
+    u, info = run(SelfTuned(), exact_sets(task, x))
     reference = task.reference(x, 20_000, 1)
     shift, ratio = moments(u, reference.mean(0), reference.std(0))
     assert np.abs(shift).max() < 0.1
@@ -219,17 +290,23 @@ SCALES = {
 }
 
 
+def turned(u, x, gamma):
+    """The score of the diffused N(m, R diag(v) Rᵀ) for x = (m, v, R)."""
+    dim = len(u)
+    mean, variances, rotation = x[:dim], x[dim : 2 * dim], x[2 * dim :].reshape(dim, dim)
+    return -rotation @ ((u - jnp.sqrt(gamma) * mean @ rotation.T) @ rotation / (gamma * variances + 1 - gamma))
+
+
 @pytest.mark.parametrize("name", SCALES)
 def test_self_tuned_at_every_scale(name):
     # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
     # false failure 8e-6.
     n, variances, means = SCALES[name]
     v, mu = np.array(variances), np.array(means)
-    mixtures = GaussianMixture(
-        jnp.zeros((1, 1)), jnp.asarray(mu, jnp.float32)[None, None], jnp.asarray(v, jnp.float32)[None, None]
-    )
     rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((len(v), len(v))))[0]
-    u, info = run(SelfTuned(), mixtures, n, clouds=8, rotation=rotation)
+    x = jnp.asarray(np.concatenate([mu, v, rotation.ravel()])[None], jnp.float32)
+    sets = copied(ExactSets(x, jnp.int32(1), jnp.zeros(1, jnp.int32), None, turned, turned), n)
+    u, info = run(SelfTuned(), sets, len(v), clouds=8)
     gamma = float(levels("log-snr").gamma[0])  # the least noise, of sd 0.01, is still in the target
     precision = n / (gamma * v + 1 - gamma) + 1 - n
     mean = n * np.sqrt(gamma) * mu / (gamma * v + 1 - gamma) / precision
@@ -299,12 +376,12 @@ def test_it_turns_and_stretches_with_the_problem(stretch):
 def test_several_modes_give_their_own_width():
     # Modes of sd 0.1 at ±5: M is 0.01 in every direction, not 25 in one.
     mixture = GaussianMixture(
-        jnp.log(jnp.full((1, 2), 0.5)),
-        jnp.array([[[5.0, 0.0], [-5.0, 0.0]]]),
-        jnp.full((1, 2, 2), 0.01),
+        jnp.log(jnp.full(2, 0.5)),
+        jnp.array([[5.0, 0.0], [-5.0, 0.0]]),
+        jnp.full((2, 2), 0.01),
     )
     u = 0.1 * rng.standard_normal((1024, 2)) + np.array([5, 0]) * np.sign(rng.standard_normal((1024, 1)))
-    s = composed_score(mixture)(jnp.asarray(u, jnp.float32), LOWEST)
+    s = jax.vmap(partial(score, mixture))(jnp.asarray(u, jnp.float32))
     np.testing.assert_allclose(matrix(u, s), 0.01 * np.eye(2), atol=5e-4)
 
 
@@ -326,7 +403,7 @@ def test_langevin_converges_for_a_few_observations():
     # shared/METHOD.md §4: sd ratio 1.04. With 1,024 draws its mean over 10 dimensions has standard error 0.007: bounds at
     # 5 of them, false failure 6e-7. The mean still lags, here by 0.24 sd.
     problem = gaussian(8)
-    u, info = run(Langevin(), problem.mixtures, 8, **SETTINGS["langevin"], clouds=1)
+    u, info = run(Langevin(), problem.sets, **PAPER, clouds=1)
     shift, ratio = moments(u, problem.mean, problem.sd)
     assert 1.003 < ratio.mean() < 1.075
     assert np.sqrt(np.mean(shift**2)) < 0.4
@@ -335,7 +412,7 @@ def test_langevin_converges_for_a_few_observations():
 
 
 def test_langevin_says_so_when_it_diverges():
-    u, info = run(Langevin(), gaussian(1000).mixtures, 1000, **SETTINGS["langevin"], clouds=1)
+    u, info = run(Langevin(), gaussian(1000).sets, **PAPER, clouds=1)
     assert not np.isfinite(u).all()
     assert info.diverged.all()
     assert not info.converged.any()
@@ -345,7 +422,7 @@ def test_transitions_are_too_narrow_for_several_sets():
     # A quarter, with exact scores: the paper's Algorithm 2 as it is. 4,096 draws: the mean ratio's standard error is
     # 0.003, and a false failure out of the question.
     problem = gaussian(8)
-    u, info = run(Transitions(), problem.mixtures, 8, **SETTINGS["transitions"])
+    u, info = run(Transitions(), problem.sets, **PAPER)
     shift, ratio = moments(u, problem.mean, problem.sd)
     assert 0.65 < ratio.mean() < 0.85
     assert np.abs(shift).max() < 0.25
@@ -357,7 +434,7 @@ def test_transitions_of_one_set_are_ancestral():
     # 5. The two differ in the noise they add (α's and its posterior's variance), which 400 levels make 1% of an sd.
     problem = gaussian(1)
     for sampler in (Transitions(), Ancestral()):
-        u, info = run(sampler, problem.mixtures, **SETTINGS["transitions"])
+        u, info = run(sampler, problem.sets, **PAPER)
         shift, ratio = moments(u, problem.mean, problem.sd)
         assert np.abs(shift).max() < 0.09, sampler
         assert ratio.min() > 0.93, sampler
@@ -365,12 +442,12 @@ def test_transitions_of_one_set_are_ancestral():
         assert info.converged.all(), sampler
 
 
-def test_transitions_and_ancestral_share_their_mean():
-    # One level, one set: what Transitions adds to Ancestral's (noiseless) step below it is noise of variance 1-α.
+def test_a_transition_of_one_set_is_an_ancestral_step():
+    # One level, one set: Ancestral's mean (u + (1-α) s)/√α, and noise of variance 1-α.
     u = jnp.asarray(rng.standard_normal((50_000, 2)), jnp.float32)
     level = Level(*(jnp.full(1, v, jnp.float32) for v in (1.0, 0.8, 0.8, 1.0)))
-    outcome = [s(lambda u, level: jnp.sin(u), level, u, jax.random.key(0), 1)[0] for s in (Transitions(), Ancestral())]
-    noise = np.asarray(outcome[0] - outcome[1])
+    moved, _ = Transitions()(lambda u, level, key: jnp.sin(u), level, u, jax.random.key(0), 1)
+    noise = np.asarray(moved - (u + 0.2 * jnp.sin(u)) / jnp.sqrt(0.8))
     # 100,000 normals: mean within 5.5 standard errors, variance within 5.5 as well; false failure 1e-7.
     assert abs(noise.mean()) < 5.5 * np.sqrt(0.2 / noise.size)
     assert abs(noise.var() / 0.2 - 1) < 5.5 * np.sqrt(2 / noise.size)
@@ -380,7 +457,7 @@ def test_ancestral_is_right_on_one_observation_of_the_mixture():
     # Standard errors and bounds as for the mixture above, with room for the 1% that 400 levels lose.
     task = tasks.get("mixture")
     _, x = task.observe(1, 0)
-    u, info = run(Ancestral(), posteriors(task, x))
+    u, info = run(Ancestral(), exact_sets(task, x))
     reference = task.reference(x, 20_000, 1)
     shift, ratio = moments(u, reference.mean(0), reference.std(0))
     assert np.abs(shift).max() < 0.1
@@ -390,11 +467,129 @@ def test_ancestral_is_right_on_one_observation_of_the_mixture():
     assert info.converged.all()
 
 
+# Reversals of the diffusion
+
+
+DOCUMENTED = {"ddim": 0.976, "flow": 1.007}
+"""The sd ratio: 2.4% too narrow, 0.7% too wide."""
+
+
+def standardised_start():
+    u = np.random.default_rng(5).standard_normal((CLOUD, 10))
+    return jnp.asarray((u - u.mean(0)) / u.std(0), jnp.float32)
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+@pytest.mark.parametrize(("rule", "n"), [("diffused", 1), ("gauss", 8), ("gauss", 1000), ("jac", 8)])
+def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule, n):
+    # Linear maps of their start but for the last step's noise, of which chance leaves less than the bounds: a posterior of sd
+    # 0.03 (n = 1000) has a tenth of its variance from it, known within 5% from 1,024 draws.
+    sampler, problem = SAMPLERS[name], gaussian(n)
+    one = eqx.filter_jit(lambda sets, grid, u: sampler(RULES[rule].score(sets), grid, u, jax.random.key(0), sets.count))
+    u, _ = one(problem.sets, falling(sampler), standardised_start())
+    shift, ratio = moments(np.asarray(u), problem.mean, problem.sd)
+    assert np.abs(shift).max() < 0.05
+    np.testing.assert_allclose(ratio, DOCUMENTED[name], atol=4e-3 if n < 1000 else 0.03)
+
+
+@pytest.mark.parametrize("name", ["ddim", "flow", "ancestral"])
+@pytest.mark.parametrize("sd", [0.1, 0.01, 0.001])
+def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
+    # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
+    # ratio's standard error is 0.007, the bounds 4.5 of them beyond the documented 2.4%; false failure 1e-5 for all nine.
+    sampler = SAMPLERS[name]
+
+    def score(u, level, key):
+        return -u / (level.gamma * sd**2 + 1 - level.gamma)
+
+    u, _ = jax.jit(lambda u: sampler(score, falling(sampler), u, jax.random.key(1), 1))(standardised_start())
+    assert 0.94 < np.std(u) / sd < 1.045
+
+
+@pytest.mark.parametrize(("rule", "clouds", "size"), [("gauss", 4, CLOUD), ("jac", 2, 256)])
+def test_ancestral_is_right_with_rules_that_reverse(rule, clouds, size):
+    # 400 levels leave the sd 1.2% too narrow. 4,096 (512) draws: standard errors 0.016 (0.044) of a mean, with bounds at 5.5,
+    # and 0.0035 (0.01) of the mean sd ratio, with bounds at 5: false failure 5e-7.
+    problem, draws = gaussian(8), clouds * size
+    u, info = run(Ancestral(), problem.sets, rule=RULES[rule], clouds=clouds, size=size)
+    shift, ratio = moments(u, problem.mean, problem.sd)
+    assert np.abs(shift).max() < 5.5 / np.sqrt(draws)
+    assert abs(ratio.mean() - 0.988) < 5 / np.sqrt(20 * draws)
+    assert info.converged.all()
+
+
+@pytest.mark.parametrize("sampler", [DDIM(), Flow()])
+def test_deterministic_reversals_are_right_on_one_observation_of_the_mixture(sampler):
+    # Standard errors and bounds as for the mixture above, with room for the documented 2.4% and 0.7%.
+    task = tasks.get("mixture")
+    x = task.observe(1, 0)[1]
+    u, info = run(sampler, exact_sets(task, x))
+    reference = task.reference(x, 20_000, 1)
+    shift, ratio = moments(u, reference.mean(0), reference.std(0))
+    assert np.abs(shift).max() < 0.1
+    assert ratio.min() > 0.91
+    assert ratio.max() < 1.08
+    assert radius_distance(u, reference) < 0.07
+    assert info.converged.all()
+
+
+def test_pilots_know_the_sets_precisions():
+    # 200 draws a set: an entry of the whitened covariance is 1 or 0 within √(2/200) = 0.1, here for 3 × 55 of them within
+    # 5.5 standard errors and the flow's 0.7%; false failure 4e-5 with the skewness of a variance.
+    sets = exact_sets(tasks.get("gaussian"), tasks.get("gaussian").observe(3, 0)[1])
+    precision, wider = jax.jit(partial(pilot_precisions, dim=10, grid=falling(Flow()), number=200))(sets, key=jax.random.key(1))
+    sd = (1 + 1 / VARIANCES) ** -0.5
+    covariances = np.linalg.inv(np.asarray(precision, np.float64)) / np.outer(sd, sd)
+    assert np.abs(covariances - np.eye(10)).max() < 0.55
+    assert wider == 0
+
+
+# Metropolis
+
+
+def test_metropolis_accepts_nearly_everything_on_a_gaussian():
+    # Standard errors as for the damped rule above, bounds at 5.6 and 5.4: false failure 1e-6.
+    problem = gaussian(10)
+    u, info = run(Metropolis(), problem.sets)
+    shift, ratio = moments(u, problem.mean, problem.sd)
+    assert np.abs(shift).max() < 0.09
+    assert ratio.min() > 0.94
+    assert ratio.max() < 1.06
+    assert info.acceptance[:, -1].min() > 0.98
+    assert info.acceptance.max() <= 1
+    assert info.converged.all()
+
+
+@pytest.mark.parametrize("n", [5, 30])
+def test_metropolis_keeps_the_weights_of_both_modes(n):
+    u, info = run(Metropolis(), bimodal(n).sets, 2, clouds=2)
+    assert 0.3 < info.acceptance.min() <= info.acceptance.max() <= 1
+    assert_both_modes(u, bimodal(n))
+    assert info.converged.all()
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
+@pytest.mark.parametrize(("sampler", "seed"), [(Metropolis(levels=100, steps=8), 501), (Metropolis(levels=100, steps=8), 503)])
+def test_metropolis_is_right_on_two_observations_of_the_mixture(sampler, seed):
+    # Data set 503 is one where the default sampler's sd is 1.12 times too wide. The sd ratio of 4,096 independent draws has
+    # the standard error that parts of the reference show; the mean over dimensions is within 5.5 of it: false failure 1e-6.
+    task = tasks.get("mixture")
+    x = task.observe(2, seed)[1]
+    reference = task.reference(x, 20 * 4096, 1)
+    chance = (reference.reshape(20, 4096, 10).std(1) / reference.std(0)).mean(1).std()
+    u, info = run(sampler, exact_sets(task, x))
+    _, ratio = moments(u, reference.mean(0), reference.std(0))
+    assert 0.3 < info.acceptance.min() <= info.acceptance.max() <= 1
+    assert abs(ratio.mean() - 1) < 5.5 * chance
+
+
 # Info
 
 
 def score_at_lowest(task, x):
-    return jax.jit(lambda u: factorized(composed_score(posteriors(task, x)), len(x))(u, LOWEST))
+    score = Diffused().score(exact_sets(task, x))
+    return jax.jit(lambda u: score(u, LOWEST, jax.random.key(0)))
 
 
 PROBLEMS = [("gaussian", 10), ("mixture", 1), ("mixture", 8), ("bimodal", 5), ("bimodal", 30)]
@@ -442,6 +637,7 @@ def flagged(size, dim, wide=1.0, shift=0.0):
     return 1 - float(np.mean(_judged(size, dim, wide, shift)))
 
 
+@pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("size", [128, 1024])
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
@@ -463,6 +659,7 @@ def test_exact_draws_of_a_task_seldom_raise_a_false_alarm(name, n):
     assert not diverged.any()
 
 
+@pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("dim", [1, 2, 10])
 @pytest.mark.parametrize(
     ("wide", "shift"),
@@ -511,6 +708,7 @@ def test_modes_of_the_wrong_width_are_flagged(n, wide):
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.xfail(
     strict=True,
     reason="dividing the standard error by a Stein identity above 1 makes 1.3% of exact clouds look too wide when modes are "
@@ -540,4 +738,4 @@ def test_a_score_that_is_not_finite_is_flagged(value):
     u = jnp.asarray(np.random.default_rng(0).standard_normal((CLOUD, 3)), jnp.float32)
     converged, diverged = judge(u, (-u).at[5, 0].set(value))
     assert not converged
-    assert not diverged, "the draws themselves are fine"
+    assert diverged, "the draws may be fine, but nothing is known of them"

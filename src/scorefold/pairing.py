@@ -47,8 +47,8 @@ def pair(rule: Any, sampler: Any, sets: int, shape: Shape) -> tuple[Rule, Sample
         )
     if isinstance(chosen_rule, Gauss) and chosen_rule.pilots == 0 and not shape.base:
         raise ScorefoldError("the gauss rule takes its covariances from the Gaussian base, which is off. Use 'gauss-pilots'.")
-    if sets == 1:
-        return (Diffused() if isinstance(chosen_sampler, Metropolis) else chosen_rule), chosen_sampler
+    if sets == 1:  # every rule is the single score
+        return Diffused(), chosen_sampler
     reason = _mismatch(chosen_rule, chosen_sampler) or _unlearned(chosen_rule, shape)
     if reason:
         raise ScorefoldError(f"{_name(chosen_rule)} does not go with {_name(chosen_sampler)} for {sets} sets: {reason}")

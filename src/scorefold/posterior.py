@@ -298,7 +298,9 @@ def warn(info: Info, u: np.ndarray, sets: int) -> None:
     if not np.isfinite(u).all():
         raise ScorefoldError(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
     if info.diverged:
-        warnings.warn(f"draws ran away, beyond 15 prior sd; {seen}. {advice}", UntrustworthyDraws, stacklevel=4)
+        warnings.warn(
+            f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=4
+        )
     elif not info.converged:
         warnings.warn(f"the draws have not converged: {seen}. {advice}", UntrustworthyDraws, stacklevel=4)
 

@@ -70,7 +70,8 @@ def anchors(u: Cloud, number: int, key: Key) -> tuple[Float[Array, "anchors dim"
 
     centres = u[jax.random.choice(key, len(u), (number,), replace=False)]
     for _ in range(CLUSTERING_STEPS):
-        members = jax.nn.one_hot(assign(centres), number)
+        nearest = assign(centres)
+        members = jax.nn.one_hot(nearest, number)
         counts = members.sum(axis=0)[:, None]
         centres = jnp.where(counts > 0, members.T @ u / jnp.maximum(counts, 1), centres)
-    return centres, assign(centres)
+    return centres, nearest  # of the last means, so that a draw's centre is the mean of its cluster

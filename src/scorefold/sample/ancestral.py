@@ -1,8 +1,9 @@
 """Ancestral sampling, the reverse diffusion ("Denoising diffusion probabilistic models", Ho, Jain and Abbeel, 2020).
 
 u ← (u + (1-α_t) s(u, t)) / √α_t + √((1-α_t)(1-γ_{t-1})/(1-γ_t)) ξ: the reverse of one noising step, exact as the steps shrink.
-It reverses the diffusion of a density whose score is s at every level: of one set's posterior, or of several sets' with a rule
-that composes such a score (GAUSS, JAC). The plain sum of several sets' diffused scores is not the score of a diffused density.
+The last step is that of `denoise.py`. It reverses the diffusion of a density whose score is s at every level: of one set's
+posterior, or of several sets' with a rule that composes such a score (GAUSS, JAC). The plain sum of several sets' diffused scores
+is not the score of a diffused density. For a Gaussian 400 levels leave the sd 1.2% too narrow.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
+from scorefold.sample.denoise import denoised
 from scorefold.sample.info import Info, conclude, identities
 from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
@@ -35,5 +37,10 @@ class Ancestral:
             mean = (u + (1 - level.alpha) * s) / jnp.sqrt(level.alpha)
             return mean + jnp.sqrt(variance) * jax.random.normal(key, u.shape), (variance, identities(u, s))
 
-        u, (variance, checks) = jax.lax.scan(reverse, u, (levels, jax.random.split(key, len(levels.t))))
-        return u, conclude(u, levels.gamma, variance, checks)
+        keys = jax.random.split(key, len(levels.t) + 1)
+        above, lowest = jax.tree.map(lambda v: v[:-1], levels), jax.tree.map(lambda v: v[-1], levels)
+        u, (variance, checks) = jax.lax.scan(reverse, u, (above, keys[:-2]))
+        s = score(u, lowest, keys[-2])
+        checks = jax.tree.map(jnp.append, checks, identities(u, s))
+        u = denoised(u, s, lowest, keys[-1])
+        return u, conclude(u, levels.gamma, jnp.append(variance, 1 - lowest.gamma), checks)

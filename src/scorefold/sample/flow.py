@@ -2,7 +2,7 @@
 Aittala, Aila and Laine, 2022).
 
 In v = u/√γ and σ = √((1-γ)/γ) the flow is dv/dσ = ε(v, σ) = -√(1-γ) s(u, t). From level to level: an Euler step, the slope at
-its end, and the mean of both slopes; the last step, to σ = 0, is Euler's. Deterministic and of second order: for a Gaussian
+its end, and the mean of both slopes; the last step is that of `denoise.py`. Of second order: for a Gaussian
 40 levels leave the sd 0.7% too wide. For scores of a diffused density: one set, or a rule that composes such a score (GAUSS,
 JAC).
 """
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
+from scorefold.sample.denoise import denoised
 from scorefold.sample.info import Info, conclude, identities
 from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
@@ -48,8 +49,8 @@ class Flow:
         lowest = jax.tree.map(lambda a: a[-1], levels)
         pairs = (jax.tree.map(lambda a: a[:-1], levels), jax.tree.map(lambda a: a[1:], levels))
         v, checks = jax.lax.scan(heun, u / jnp.sqrt(first.gamma), (*pairs, jax.random.split(key, len(levels.t) - 1)))
-        last, s = slope(v, lowest, key)
+        _, s = slope(v, lowest, key)
         final = identities(jnp.sqrt(lowest.gamma) * v, s)
-        checks = jax.tree.map(lambda a, b: jnp.append(a, b), checks, final)
-        u = v - sigma(lowest) * last
+        checks = jax.tree.map(jnp.append, checks, final)
+        u = denoised(jnp.sqrt(lowest.gamma) * v, s, lowest, jax.random.fold_in(key, 1))
         return u, conclude(u, levels.gamma, jnp.zeros(len(levels.t)), checks)

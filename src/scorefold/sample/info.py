@@ -28,7 +28,7 @@ class Info(NamedTuple):
     stein: Float[Array, "levels"]
     drift: Float[Array, "levels"]
     diverged: Array
-    """Draws are not finite, or beyond 15 prior sd."""
+    """Draws or their scores are not finite, or draws beyond 15 prior sd."""
     converged: Array
     """The identities hold at the last level, up to what this many draws can show."""
     acceptance: Float[Array, "levels"] | None = None
@@ -62,7 +62,7 @@ def identities(u: Cloud, score: Cloud) -> Identities:
 
 def conclude(u: Cloud, gamma: Array, step: Array, checks: Identities) -> Info:
     """The run's Info, from the final draws and the checks of every level."""
-    diverged = ~jnp.all(jnp.isfinite(u)) | (jnp.max(jnp.abs(u)) > FARTHEST)
+    diverged = ~jnp.all(jnp.isfinite(u)) | ~jnp.isfinite(checks.q[-1]) | (jnp.max(jnp.abs(u)) > FARTHEST)
     # A tenth is allowed, and four standard errors of what this many draws can show.
     noise = 4 * jnp.sqrt(jnp.maximum(checks.q[-1], 1.0) / len(u))
     stein_holds = jnp.abs(checks.stein[-1] - 1) < 0.1 + 4 * checks.error[-1]

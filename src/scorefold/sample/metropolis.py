@@ -5,7 +5,8 @@ of the self-tuned sampler, u' = u + (1-a) M s(u) + √(1-a²) M^{1/2} ξ with a 
 min(1, exp[ℓ(u') - ℓ(u)] q(u|u') / q(u'|u)) ("Exponential convergence of Langevin distributions and their discrete
 approximations", Roberts and Tweedie, 1996). M comes from the other half of the cloud ("Ensemble samplers with affine
 invariance", Goodman and Weare, 2010), so a move does not depend on what it moves, and detailed balance holds. For a Gaussian
-every proposal is accepted. h follows the acceptance rate while the levels fall, and stands still at the last one.
+every proposal is accepted. Every draw takes a random share of h, which follows the acceptance rate while the levels fall and
+stands still at the last one.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 WANTED = 0.7
 LONGEST, SHORTEST = 1.0, 0.01
+SPREAD = 30.0
+"""The longest step of a move over the shortest."""
 
 
 class _State(NamedTuple):
@@ -34,9 +37,9 @@ class _State(NamedTuple):
 class Metropolis:
     """For conservative networks."""
 
-    levels: int = 25
-    steps: int = 2
-    last: int = 24
+    levels: int = 50
+    steps: int = 4
+    last: int = 48
     """Steps at the last level."""
     reverses: ClassVar[bool] = False
 
@@ -85,16 +88,17 @@ def _move(
     score: Score, log_density: LogDensity, state: _State, half: int, level: Level, h: Scalar, key: Key
 ) -> tuple[_State, Scalar]:
     """One step of one half; and the share of it that moved."""
-    key_near, key_noise, key_accept, key_score = jax.random.split(key, 4)
+    key_near, key_noise, key_accept, key_score, key_step = jax.random.split(key, 5)
     root = preconditioner(state.u[1 - half], state.score[1 - half], key_near)
     inverse = jnp.linalg.inv(root)
-    a = jnp.exp(-h)
+    # Steps of many lengths: a draw where the density is narrower than elsewhere would refuse all long ones.
+    a = jnp.exp(-h * SPREAD ** (-(jax.random.uniform(key_step, (len(state.u[half]), 1)) ** 2)))
 
     def ahead(u: Cloud, s: Cloud) -> Cloud:
         return u + (1 - a) * (s @ root) @ root.T
 
     def log_q(to: Cloud, u: Cloud, s: Cloud) -> Float[Array, "half"]:
-        return -jnp.sum(((to - ahead(u, s)) @ inverse.T) ** 2, axis=1) / (2 * (1 - a**2))
+        return -jnp.sum(((to - ahead(u, s)) @ inverse.T) ** 2 / (2 * (1 - a**2)), axis=1)
 
     u, s, value = state.u[half], state.score[half], state.value[half]
     to = ahead(u, s) + jnp.sqrt(1 - a**2) * jax.random.normal(key_noise, u.shape) @ root.T
