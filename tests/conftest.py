@@ -1,5 +1,6 @@
 """Every test runs on the CPU, with the shapes in scorefold's annotations checked (jaxtyping, beartype)."""
 
+import gc
 import os
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # jax reads it when it is imported, below
@@ -14,6 +15,14 @@ jaxtyping.install_import_hook("scorefold", "beartype.beartype")
 def pytest_configure(config):
     # In pyproject.toml this line would import scorefold.errors before the hook is there.
     config.addinivalue_line("filterwarnings", "error::scorefold.errors.ScorefoldWarning")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_are_forgotten():
+    """Every compiled program holds maps of memory, of which a process may have 65,530: all tests' together are too many."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture

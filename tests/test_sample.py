@@ -496,7 +496,7 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
 @pytest.mark.parametrize("sd", [0.1, 0.01, 0.001])
 def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
     # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
-    # ratio's standard error is 0.007, the bounds 4.5 of them beyond the documented 2.4%; false failure 1e-5 for all nine.
+    # ratio's standard error is 0.007, the bounds 5 of them beyond the documented errors; false failure 1e-5 for all.
     sampler = SAMPLERS[name]
 
     def score(u, level, key):

@@ -2,8 +2,8 @@
 
 u ← (u + (1-α_t) s(u, t)) / √α_t + √((1-α_t)(1-γ_{t-1})/(1-γ_t)) ξ: the reverse of one noising step, exact as the steps shrink.
 The last step is that of `denoise.py`. It reverses the diffusion of a density whose score is s at every level: of one set's
-posterior, or of several sets' with a rule that composes such a score (GAUSS, JAC). The plain sum of several sets' diffused scores
-is not the score of a diffused density. For a Gaussian 400 levels leave the sd 1.2% too narrow.
+posterior, or of several sets' with a rule that composes such a score (GAUSS, JAC). The plain sum of several sets' diffused
+scores is not the score of a diffused density. For a Gaussian 400 levels leave the sd 1.2% too narrow.
 """
 
 from dataclasses import dataclass
