@@ -71,11 +71,11 @@ def cell(task: Task, rule: Rule, sampler: Sampler, n: int, seed: int) -> list[fl
 
 
 def pairs(rules: list[str], samplers: list[str]) -> list[tuple[str, str]]:
-    """The valid ones for several sets."""
+    """The valid ones for several sets; the defaults, for any number."""
     found = []
     for rule, sampler in itertools.product(rules, samplers):
         try:
-            pair(rule, sampler, 2, EXACT)
+            pair(*(None if word == "default" else word for word in (rule, sampler)), 2, EXACT)
         except ScorefoldError:
             continue
         found.append((rule, sampler))
@@ -87,8 +87,8 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["gaussian", "mixture", "bimodal", "correlated"])
     parser.add_argument("--n", nargs="+", type=int, default=[1, 8, 30, 300, 1000])
     parser.add_argument("--sets", type=int, default=3, help="data sets per cell")
-    parser.add_argument("--rules", nargs="+", default=["diffused"], choices=[r for r in RULES if r != "gauss"])
-    parser.add_argument("--samplers", nargs="+", default=["self-tuned"], choices=list(SAMPLERS))
+    parser.add_argument("--rules", nargs="+", default=["default"], choices=[r for r in RULES if r != "gauss"])
+    parser.add_argument("--samplers", nargs="+", default=["default"], choices=list(SAMPLERS))
     parser.add_argument("--all", action="store_true", help="every rule and every sampler")
     parser.add_argument("--out", type=Path, help="write the table there too, as CSV")
     chosen = parser.parse_args()
@@ -99,10 +99,11 @@ def main() -> None:
     print("rule          sampler      task          n   C2ST  (most)   shift  sd ratio  converged  seconds")
     for rule, sampler in pairs(chosen.rules, chosen.samplers):
         for name, n in itertools.product(chosen.tasks, chosen.n):
-            if isinstance(RULES[rule], Damped) and n <= RULES[rule].batch:
+            used = pair(*(None if word == "default" else word for word in (rule, sampler)), n, EXACT)
+            if rule == "damped" and n <= Damped().batch:
                 continue  # the diffused rule
             started = time.perf_counter()
-            cells = np.asarray([cell(tasks.get(name), RULES[rule], SAMPLERS[sampler], n, seed) for seed in range(chosen.sets)])
+            cells = np.asarray([cell(tasks.get(name), *used, n, seed) for seed in range(chosen.sets)])
             c, shift, ratio, converged = cells.mean(axis=0)
             print(
                 f"{rule:13s} {sampler:12s} {name:11s} {n:4d}  {c:.3f} ({cells[:, 0].max():.3f})  {shift:6.3f}    {ratio:.3f}   "

@@ -153,6 +153,7 @@ def test_a_bound_that_does_not_hold_is_found_out():
 # A task of one's own
 
 
+@pytest.mark.full
 def test_the_documents_task_runs():
     """2 p-values against draws of the prior weighted by the likelihood."""
     code, comparison = re.findall(r"```python\n(.*?)```", DOC.read_text(), flags=re.DOTALL)

@@ -155,7 +155,7 @@ def test_the_ladder_ends_at_the_largest():
     [
         ("tempered", None),
         ("gauss", "flow"),
-        ("gauss", "ancestral"),
+        pytest.param("gauss", "ancestral", marks=pytest.mark.full),
         ("gauss-pilots", "ddim"),
         ("jac", "flow"),
         ("damped", None),
@@ -176,6 +176,7 @@ def test_damped_rule_on_more_sets_than_a_batch(posterior):
     assert 0.8 < (damped.theta.std(0) / whole.theta.std(0)).mean() < 1.25
 
 
+@pytest.mark.full
 def test_metropolis_on_a_conservative_network(conservative, posterior):
     draws = conservative.sample(X, 256, seed=1, sampler="metropolis")
     assert_near(draws)
@@ -238,9 +239,8 @@ def own_embedding(shape, key):
     return eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), eqx.nn.MLP(shape[0] * shape[1], 6, 16, 1, key=key)])
 
 
-@pytest.mark.parametrize(
-    "embedding", [pytest.param("convolution", marks=pytest.mark.full), own_embedding], ids=["convolution", "own"]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("embedding", ["convolution", own_embedding], ids=["convolution", "own"])
 def test_series(embedding):
     prior = sf.Prior({"height": stats.norm(2, 0.5), "speed": stats.uniform(1, 1)})
     sims = sf.simulate(prior, noisy_wave, 400, set_size=2)
