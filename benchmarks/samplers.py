@@ -4,10 +4,10 @@
     python benchmarks/samplers.py --all                    # every pair of rule and sampler (an accelerator helps)
     python benchmarks/samplers.py --rules gauss-pilots --samplers ddim flow --tasks mixture --n 8 30
 
-Means over data sets (some served to choose the damped rule's batch, none to tune another default sampler) of C2ST (0.5 is perfect; the largest of the data sets follows), of the
-shift of the means in posterior sd, of the ratio of the sds, and of how often the run said of itself that it had converged. The
-tempered rule and Algorithms 1 and 2 run on the paper's schedule (linear-beta), everything else on log-snr. `gauss` takes its
-covariances from pilot draws here: exact scores have no Gaussian base.
+Means over data sets (some served to choose the damped rule's batch, none to tune another default) of C2ST (0.5 is perfect; the
+largest of the data sets follows), of the shift of the means in posterior sd, of the ratio of the sds, and of how often the run
+said of itself that it had converged. The tempered rule and Algorithms 1 and 2 run on the paper's schedule (linear-beta),
+everything else on log-snr. `gauss` takes its covariances from pilot draws here: exact scores have no Gaussian base.
 """
 
 import argparse
