@@ -17,29 +17,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from accuracy import cell
 from scorefold import tasks
-from scorefold.diagnose.c2st import c2st
-from scorefold.diagnose.mmd import squared_mmd
-from scorefold.diagnose.moments import mean_shift, sd_ratio
-from scorefold.errors import ScorefoldError
 from scorefold.methods.npse import NPSE
-from scorefold.posterior import Posterior, fit_many
+from scorefold.posterior import fit_many
 from scorefold.simulation.run import simulate
 
 COLUMNS = ["task", "m", "n", "training", "parameters", "c2st", "mmd2", "shift", "sd_ratio", "converged", "auto", "train_s"]
-
-
-def cell(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> list[float]:
-    """C2ST, squared MMD, root mean square shift, mean sd ratio and convergence for one data set."""
-    _, x_obs = task.observe(n, 1_000 + seed)
-    reference = task.reference(x_obs, 1_000, seed)
-    try:
-        draws = posterior.sample(x_obs, 1_000, seed=seed)
-    except ScorefoldError:
-        return [1.0, np.nan, np.nan, np.nan, 0.0]
-    shift = float(np.sqrt((mean_shift(draws.theta, reference) ** 2).mean()))
-    ratio = float(sd_ratio(draws.theta, reference).mean())
-    return [c2st(draws.theta, reference), squared_mmd(draws.theta, reference), shift, ratio, float(draws.info.converged)]
 
 
 def measure(chosen: argparse.Namespace, write: Callable[[list], None]) -> None:

@@ -113,14 +113,14 @@ def test_files_are_short_and_named_after_what_they_do(path):
     }
 
 
-@pytest.mark.parametrize("argument", ["--help", "infer --help"])
+@pytest.mark.parametrize("argument", ["--help", "infer --help", "tasks --help", "tasks show --help"])
 def test_help_does_not_load_jax(argument):
     code = (
         f"import sys; sys.argv = ['scorefold', *{argument.split()!r}]\n"
         "from scorefold.cli import main\n"
         "try: main()\n"
         "except SystemExit as stop: assert not stop.code, stop.code\n"
-        "heavy = {'jax', 'equinox', 'scipy', 'matplotlib', 'arviz'} & set(sys.modules)\n"
+        "heavy = {'jax', 'equinox', 'numpy', 'scipy', 'diffrax', 'numpyro', 'matplotlib', 'arviz'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

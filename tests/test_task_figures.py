@@ -1,8 +1,5 @@
 """The picture of a task's simulations, and the command that draws it."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -95,17 +92,3 @@ def test_show_refuses_what_it_does_not_know(tmp_path):
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("")
     assert call("tasks", "show", "sir", "--out", tmp_path / "file" / "out").exit_code == 2
-
-
-@pytest.mark.parametrize("argv", [["tasks", "--help"], ["tasks", "show", "--help"]])
-def test_help_loads_nothing_heavy(argv):
-    code = (
-        f"import sys; sys.argv = ['scorefold', *{argv!r}]\n"
-        "from scorefold.cli import main\n"
-        "try: main()\n"
-        "except SystemExit as stop: assert not stop.code, stop.code\n"
-        "assert not {'jax', 'numpy', 'diffrax', 'numpyro', 'matplotlib'} & set(sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "Usage" in done.stdout

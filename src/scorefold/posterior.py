@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold import methods
-from scorefold.compose import Gauss, Rule
+from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.gauss import positive
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.npse import NPSE
@@ -235,8 +235,8 @@ def _draw(
         key_start, key_run = jax.random.split(key)
         u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
         if isinstance(sampler, Metropolis):
-            assert not isinstance(rule, Gauss)
-            return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))  # type: ignore[union-attr]
+            assert isinstance(rule, Diffused | Tempered)  # the others have been refused
+            return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))
         return sampler(rule.score(sets), grid, u, key_run, count)
 
 

@@ -83,12 +83,9 @@ class SetScores(eqx.Module):
         jacobian: bool = False,
     ) -> Sums:
         """Σ over chunks of add(chunk)."""
-        length = min(self.at_once(len(u)), len(self.group))
         prepared, push = jax.linearize(lambda u: self.prepare(u, level), u) if jacobian else (self.prepare(u, level), None)
 
-        def one(start: Int[Array, ""]) -> Sums:
-            index = start + jnp.arange(length)
-            real = (index < self.count).astype(u.dtype)
+        def one(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Sums:
             if push is None:
                 return add(Chunk(self.chunk(prepared, level, index), None, real, index))
             score, push_chunk = jax.linearize(lambda p: self.chunk(p, level, index), prepared)
@@ -98,6 +95,16 @@ class SetScores(eqx.Module):
 
             columns = jax.lax.map(column, jnp.eye(u.shape[1]))
             return add(Chunk(score, jnp.moveaxis(columns, 0, -1), real, index))
+
+        return self.over_chunks(len(u), one)
+
+    def over_chunks(self, draws: int, add: Callable[[Int[Array, "chunk"], Float[Array, "chunk"]], Sums]) -> Sums:
+        """Σ of add(which sets, 1 for a set and 0 for padding), over as many chunks as there are sets."""
+        length = min(self.at_once(draws), len(self.group))
+
+        def one(start: Int[Array, ""]) -> Sums:
+            index = start + jnp.arange(length)
+            return add(index, (index < self.count).astype(jnp.float32))
 
         zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(one, jnp.zeros((), int)))
         chunks = (self.count + length - 1) // length

@@ -5,6 +5,8 @@ with the number of observations and a new number does not recompile. A partition
 depends on the size is computed for those.
 """
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -49,28 +51,39 @@ class ScoreEnsemble(eqx.Module):
         parts = jax.tree.map(lambda v: v.reshape(-1, length, *v.shape[1:]), (x, sizes))
         embedded = jax.lax.map(chunk, parts)  # (chunks, members, length, …)
         embedded = jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0).reshape(v.shape[1], len(sizes), *v.shape[3:]), embedded)
+        largest = self.network.shape.largest_set
         smallest = jnp.min(sizes)
-        present = smallest + jnp.arange(1 if self.network.shape.largest_set == 1 else 2)
-        precision = None
-        if self.base is not None:
-            within = jnp.minimum(present, self.network.shape.largest_set)
-            precision = jax.vmap(lambda size: self.base.matrix(-1.0, jnp.ones(()), size))(within)  # type: ignore[union-attr]
-        return EnsembleSets(self, embedded.join, embedded.mean[0], present, sizes - smallest, count, precision)
-
-    def prior_score(self, u: Cloud, level: Level) -> Cloud:
-        """The score of the diffused prior: -u, or learned with the empty set."""
-        if not self.network.shape.learns_prior:
-            return -u
-        return self._empty().chunk(self._empty().prepare(u, level), level, jnp.zeros(1, int))[0]
+        present = jnp.minimum(smallest + jnp.arange(min(largest, 2)), largest)
+        base = self.base
+        which = sizes - smallest
+        return EnsembleSets(
+            ensemble=self,
+            join=embedded.join,
+            mean=embedded.mean[0],
+            sizes=present,
+            which=which,
+            count=count,
+            precision=None if base is None else jax.vmap(lambda size: base.matrix(-1.0, jnp.ones(()), size))(present),
+            group=which,
+            empty=self._empty() if self.network.shape.learns_prior else None,
+        )
 
     def _empty(self) -> "EnsembleSets":
-        """One set without observations, as a set like any other."""
+        """One set without observations, as a set like any other: its posterior is the prior."""
         shape = self.network.shape
         join = jax.vmap(lambda network: network.embed(jnp.zeros((1, shape.x)), jnp.zeros((), int)))(self.network)
         zero = jnp.zeros(1, int)
-        mean = jnp.zeros((1, shape.dim))
-        uncontrolled = ScoreEnsemble(self.network, self.standardize, self.base, None)
-        return EnsembleSets(uncontrolled, join[:, None], mean, zero, zero, jnp.ones((), int), None)
+        return EnsembleSets(
+            ensemble=ScoreEnsemble(self.network, self.standardize, self.base, None),
+            join=join[:, None],
+            mean=jnp.zeros((1, shape.dim)),
+            sizes=zero,
+            which=zero,
+            count=jnp.ones((), int),
+            precision=None,
+            group=zero,
+            empty=None,
+        )
 
 
 class EnsembleSets(SetScores):
@@ -86,21 +99,8 @@ class EnsembleSets(SetScores):
     count: Int[Array, ""]
     precision: Float[Array, "groups dim dim"] | None
     group: Int[Array, "sets"]
-
-    def __init__(
-        self,
-        ensemble: ScoreEnsemble,
-        join: Array,
-        mean: Array,
-        sizes: Array,
-        which: Array,
-        count: Array,
-        precision: Array | None,
-        group: Array | None = None,
-    ):
-        self.ensemble, self.join, self.mean, self.sizes, self.which = ensemble, join, mean, sizes, which
-        self.count, self.precision = count, precision
-        self.group = which if group is None else group
+    empty: "EnsembleSets | None"
+    """The empty set, where the prior is learned."""
 
     def at_once(self, draws: int) -> int:
         """Sets in a chunk."""
@@ -108,20 +108,22 @@ class EnsembleSets(SetScores):
 
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "EnsembleSets":
         """The same sets, each with a precision of its own."""
-        return EnsembleSets(
-            self.ensemble, self.join, self.mean, self.sizes, self.which, self.count, precision, jnp.arange(len(self.which))
-        )
+        return replace(self, precision=precision, group=jnp.arange(len(self.which)))
 
     def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "EnsembleSets":
         """Only the sets at `index`."""
-        return EnsembleSets(
-            self.ensemble, self.join[:, index], self.mean[index], self.sizes, self.which[index], count, self.precision,
-            self.group[index],
-        )  # fmt: skip
+        return replace(
+            self,
+            join=self.join[:, index],
+            mean=self.mean[index],
+            which=self.which[index],
+            count=count,
+            group=self.group[index],
+        )
 
     def prior(self, u: Cloud, level: Level) -> Cloud:
-        """The score of the diffused prior."""
-        return self.ensemble.prior_score(u, level)
+        """The score of the diffused prior: -u, or learned with the empty set."""
+        return -u if self.empty is None else self.empty.total(u, level)
 
     def prepare(self, u: Cloud, level: Level) -> tuple[Cloud, Float[Array, "members sizes draws width"]]:
         """The draws, and their share of every member's join."""
@@ -140,8 +142,6 @@ class EnsembleSets(SetScores):
         """The scores of the sets at `index`."""
         u, parts = prepared
         ensemble, which, mean = self.ensemble, self.which[index], self.mean[index]
-        whiten = self._matrices(-0.5, level)[which]
-
         if ensemble.network.shape.conservative:
 
             def potential(u: Cloud, one: Int[Array, ""]) -> Array:
@@ -151,7 +151,7 @@ class EnsembleSets(SetScores):
         else:
             residual = self._outputs(parts, level, index)
             if ensemble.base is not None:
-                residual = jnp.einsum("jnd,jde->jne", residual, whiten)
+                residual = jnp.einsum("jnd,jde->jne", residual, self._matrices(-0.5, level)[which])
         score = residual_scale(level, ensemble.base is not None) * self._gate(level) * residual
         if ensemble.base is not None:
             off = jnp.sqrt(level.gamma) * mean[:, None] - u
@@ -160,28 +160,23 @@ class EnsembleSets(SetScores):
 
     def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
         """Σ_j of the conservative networks' energies."""
-        parts = self.prepare(u, level)[1]
-        length, ensemble = min(self.at_once(len(u)), len(self.which)), self.ensemble
+        parts, ensemble = self.prepare(u, level)[1], self.ensemble
         scale = residual_scale(level, ensemble.base is not None) * self._gate(level)
         precision = self._matrices(-1.0, level)
 
-        def body(i: Array, summed: Array) -> Array:
-            index = i * length + jnp.arange(length)
-            real = (index < self.count).astype(u.dtype)
+        def add(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Float[Array, "draws"]:
             each = scale * self._outputs(parts, level, index)[..., 0]
             if ensemble.base is not None:
                 off = jnp.sqrt(level.gamma) * self.mean[index][:, None] - u
                 each -= jnp.einsum("jnd,jde,jne->jn", off, precision[self.which[index]], off) / 2
-            return summed + real @ each
+            return real @ each
 
-        summed = jax.lax.fori_loop(0, (self.count + length - 1) // length, body, jnp.zeros(len(u)))
+        summed = self.over_chunks(len(u), add)
         return summed if ensemble.control is None else summed - self.count * ensemble.control.potential_at(u, level.t)
 
     def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
         """log p_t(u)."""
-        if not self.ensemble.network.shape.learns_prior:
-            return -jnp.sum(u**2, axis=1) / 2
-        return self.ensemble._empty().log_densities(u, level)
+        return -jnp.sum(u**2, axis=1) / 2 if self.empty is None else self.empty.log_densities(u, level)
 
     def _gate(self, level: Level) -> float | Array:
         control = self.ensemble.control
@@ -192,8 +187,7 @@ class EnsembleSets(SetScores):
         base = self.ensemble.base
         if base is None:
             return jnp.broadcast_to(jnp.eye(self.mean.shape[1]), (len(self.sizes), *2 * self.mean.shape[1:]))
-        within = jnp.minimum(self.sizes, self.ensemble.network.shape.largest_set)
-        return jax.vmap(lambda size: base.matrix(power, level.gamma, size))(within)
+        return jax.vmap(lambda size: base.matrix(power, level.gamma, size))(self.sizes)
 
     def _outputs(self, parts: Array, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws out"]:
         """The members' mean f (or φ) for the sets at `index`."""

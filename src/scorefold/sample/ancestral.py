@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
-from scorefold.sample.denoise import denoised
-from scorefold.sample.info import Info, conclude, identities
+from scorefold.sample.denoise import finish
+from scorefold.sample.info import Info, identities
 from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
 
@@ -38,9 +38,6 @@ class Ancestral:
             return mean + jnp.sqrt(variance) * jax.random.normal(key, u.shape), (variance, identities(u, s))
 
         keys = jax.random.split(key, len(levels.t) + 1)
-        above, lowest = jax.tree.map(lambda v: v[:-1], levels), jax.tree.map(lambda v: v[-1], levels)
+        above = jax.tree.map(lambda v: v[:-1], levels)
         u, (variance, checks) = jax.lax.scan(reverse, u, (above, keys[:-2]))
-        s = score(u, lowest, keys[-2])
-        checks = jax.tree.map(jnp.append, checks, identities(u, s))
-        u = denoised(u, s, lowest, keys[-1])
-        return u, conclude(u, levels.gamma, jnp.append(variance, 1 - lowest.gamma), checks)
+        return finish(score, levels, u, (keys[-2], keys[-1]), jnp.append(variance, 1 - levels.gamma[-1]), checks)

@@ -9,8 +9,21 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
+from scorefold.sample.info import Identities, Info, conclude, identities
 from scorefold.sample.self_tuned import preconditioner
-from scorefold.types import Cloud, Key
+from scorefold.sets import Score
+from scorefold.types import Array, Cloud, Float, Key
+
+
+def finish(
+    score: Score, levels: Level, u: Cloud, keys: tuple[Key, Key], step: Float[Array, "levels"], checks: Identities
+) -> tuple[Cloud, Info]:
+    """The last step of a cloud at the lowest level, and the run's Info; `checks` are those of the levels above."""
+    lowest = jax.tree.map(lambda v: v[-1], levels)
+    s = score(u, lowest, keys[0])
+    checks = jax.tree.map(jnp.append, checks, identities(u, s))
+    u = denoised(u, s, lowest, keys[1])
+    return u, conclude(u, levels.gamma, step, checks)
 
 
 def denoised(u: Cloud, s: Cloud, level: Level, key: Key) -> Cloud:

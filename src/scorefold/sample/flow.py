@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
-from scorefold.sample.denoise import denoised
-from scorefold.sample.info import Info, conclude, identities
+from scorefold.sample.denoise import finish
+from scorefold.sample.info import Identities, Info, identities
 from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
 
@@ -37,7 +37,7 @@ class Flow:
         def sigma(level: Level) -> jax.Array:
             return jnp.sqrt((1 - level.gamma) / level.gamma)
 
-        def heun(v: Cloud, at: tuple[Level, Level, Key]) -> tuple[Cloud, tuple]:
+        def heun(v: Cloud, at: tuple[Level, Level, Key]) -> tuple[Cloud, Identities]:
             here, below, key = at
             key_here, key_below = jax.random.split(key)
             first, s = slope(v, here, key_here)
@@ -46,11 +46,7 @@ class Flow:
             return v + step * (first + second) / 2, identities(jnp.sqrt(here.gamma) * v, s)
 
         first = jax.tree.map(lambda a: a[0], levels)
-        lowest = jax.tree.map(lambda a: a[-1], levels)
         pairs = (jax.tree.map(lambda a: a[:-1], levels), jax.tree.map(lambda a: a[1:], levels))
         v, checks = jax.lax.scan(heun, u / jnp.sqrt(first.gamma), (*pairs, jax.random.split(key, len(levels.t) - 1)))
-        _, s = slope(v, lowest, key)
-        final = identities(jnp.sqrt(lowest.gamma) * v, s)
-        checks = jax.tree.map(jnp.append, checks, final)
-        u = denoised(jnp.sqrt(lowest.gamma) * v, s, lowest, jax.random.fold_in(key, 1))
-        return u, conclude(u, levels.gamma, jnp.zeros(len(levels.t)), checks)
+        u, keys = jnp.sqrt(levels.gamma[-1]) * v, (key, jax.random.fold_in(key, 1))
+        return finish(score, levels, u, keys, jnp.zeros(len(levels.t)), checks)

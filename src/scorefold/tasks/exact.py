@@ -10,6 +10,7 @@ With p_t(θ|x_j) known for every observation at every level, a composition rule 
 sampler then gets wrong is its own error or the rule's.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -89,14 +90,12 @@ class ExactSets(SetScores):
 
     def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
         """Σ_j log p_t(u | x_j) up to a constant."""
-        length = min(self.at_once(len(u)), len(self.group))
 
-        def add(i: Array, summed: Float[Array, "draws"]) -> Float[Array, "draws"]:
-            index = i * length + jnp.arange(length)
+        def add(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Float[Array, "draws"]:
             values = self._pairs(self.single_log_density, u, level, index)
-            return summed + jnp.sum(jnp.where(index < self.count, values.T, 0.0), axis=1)
+            return jnp.sum(jnp.where(real > 0, values.T, 0.0), axis=1)
 
-        return jax.lax.fori_loop(0, (self.count + length - 1) // length, add, jnp.zeros(len(u)))
+        return self.over_chunks(len(u), add)
 
     def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
         """That of N(0, I) up to a constant."""
@@ -104,19 +103,15 @@ class ExactSets(SetScores):
 
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "ExactSets":
         """The same observations, each with a precision of its own."""
-        return self._replace(self.x, self.count, jnp.arange(len(self.x)), precision)
+        return replace(self, group=jnp.arange(len(self.x)), precision=precision)
 
     def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "ExactSets":
         """Only the observations at `index`, of which the first `count` are real."""
-        return self._replace(self.x[index], count, self.group[index], self.precision)
+        return replace(self, x=self.x[index], count=count, group=self.group[index])
 
     def at_once(self, draws: int) -> int:
         """Observations in a chunk."""
         return max(1, PAIRS_AT_ONCE // draws)
-
-    def _replace(self, x: Array, count: Array, group: Array, precision: Array | None) -> "ExactSets":
-        functions = {"single_score": self.single_score, "single_log_density": self.single_log_density}
-        return ExactSets(x=x, count=count, group=group, precision=precision, **functions)
 
     def _pairs(
         self, function: Callable[..., Array], u: Cloud, level: Level, index: Int[Array, "chunk"]
