@@ -7,10 +7,10 @@ demo: .venv/installed
 	$(BIN)/scorefold infer --task gaussian --method f-npse --budget 10000 --n 30 --out demo
 
 test: .venv/installed
-	$(BIN)/pytest -m "not full" --durations=8
+	$(BIN)/pytest -n 2 --dist loadfile -m "not full" --durations=8
 
 test-full: .venv/installed
-	$(BIN)/pytest --durations=15
+	$(BIN)/pytest -n 2 --dist loadfile --durations=15
 
 lint: .venv/installed
 	$(BIN)/ruff check .

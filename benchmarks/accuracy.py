@@ -21,15 +21,16 @@ from scorefold.diagnose.c2st import c2st
 from scorefold.diagnose.mmd import squared_mmd
 from scorefold.diagnose.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
+from scorefold.fitting import fit
 from scorefold.methods.npse import NPSE
-from scorefold.posterior import Posterior, fit
+from scorefold.posterior import Posterior
 from scorefold.simulation.run import simulate
 
 
 def cell(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> list[float]:
     """C2ST, squared MMD, root mean square shift, mean sd ratio and convergence for one data set."""
     _, x_obs = task.observe(n, 1_000 + seed)
-    reference = task.reference(x_obs, 1_000, seed)
+    reference = task.reference(x_obs, 1_000, 0)
     try:
         draws = posterior.sample(x_obs, 1_000, seed=seed)
     except ScorefoldError:

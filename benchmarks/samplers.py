@@ -11,23 +11,26 @@ everything else on log-snr. `gauss` takes its covariances from pilot draws here:
 """
 
 import argparse
+import csv
 import itertools
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Gauss, Rule, Tempered
-from scorefold.diagnose.c2st import c2st
+from scorefold.diagnose.c2st import c2st_many
 from scorefold.diagnose.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
+from scorefold.methods.composed import pilot_precisions
 from scorefold.networks.score import Shape
 from scorefold.noise import Level, levels
 from scorefold.pairing import pair
-from scorefold.posterior import pilot_precisions
 from scorefold.sample import SAMPLERS, Flow, Langevin, Metropolis, Sampler, Transitions
 from scorefold.sets import SetScores
 from scorefold.tasks.exact import ExactSets, exact_sets
@@ -41,33 +44,70 @@ EXACT = Shape(dim=0, x=0, largest_set=1, conservative=True)
 
 @eqx.filter_jit
 def run(
-    sets: ExactSets, dim: int, rule: Rule, sampler: Sampler, grid: Level, flow_grid: Level, key: jax.Array
-) -> tuple[jax.Array, ...]:
-    """Draws with exact scores, and whether they converged."""
-    composed: SetScores = sets
-    if isinstance(rule, Gauss):
-        composed = sets.with_precision(pilot_precisions(sets, dim, flow_grid, key, rule.pilots)[0])
-    key_start, key_run = jax.random.split(key)
-    u = rule.reference_sd(sets.count) * jax.random.normal(key_start, (DRAWS, dim))
-    last = (rule.log_density(sets),) if isinstance(sampler, Metropolis) else ()
-    u, info = sampler(rule.score(composed), grid, u, key_run, sets.count, *last)
-    return u, info.converged
+    sets: ExactSets, keys: jax.Array, grid: Level, flow_grid: Level, dim: int, rule: Rule, sampler: Sampler
+) -> tuple[jax.Array, jax.Array]:
+    """Draws with exact scores for each data set, and whether they converged."""
+
+    def one(sets: ExactSets, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        composed: SetScores = sets
+        if isinstance(rule, Gauss):
+            composed = sets.with_precision(pilot_precisions(sets, dim, flow_grid, key, rule.pilots)[0])
+        key_start, key_run = jax.random.split(key)
+        u = rule.reference_sd(sets.count) * jax.random.normal(key_start, (DRAWS, dim))
+        last = (rule.log_density(sets),) if isinstance(sampler, Metropolis) else ()
+        u, info = sampler(rule.score(composed), grid, u, key_run, sets.count, *last)
+        return u, info.converged
+
+    with jax.default_matmul_precision("highest"):
+        return jax.vmap(one)(sets, keys)
 
 
-def cell(task: Task, rule: Rule, sampler: Sampler, n: int, seed: int) -> list[float]:
-    """C2ST, shift, sd ratio and convergence for one data set."""
-    _, x_obs = task.observe(n, FIRST_SEED + seed)
-    paper = isinstance(rule, Tempered) or isinstance(sampler, Langevin | Transitions)
-    schedule = "linear-beta" if paper else "log-snr"
-    grid, flow_grid = (
-        jax.tree.map(lambda v: v[::-1], levels(name, 400, one.levels))
-        for name, one in ((schedule, sampler), ("log-snr", Flow()))
-    )
-    u, converged = run(exact_sets(task, x_obs), task.prior.dim, rule, sampler, grid, flow_grid, jax.random.key(seed))
-    u = np.clip(np.nan_to_num(np.asarray(u, float), nan=30.0), -30, 30)
-    theta, reference = task.prior.from_normal(u), task.reference(x_obs, DRAWS, seed)
-    shift = float(np.sqrt((mean_shift(theta, reference) ** 2).mean()))
-    return [c2st(theta, reference), shift, float(sd_ratio(theta, reference).mean()), float(converged)]
+class Row(NamedTuple):
+    """Means over data sets, and the largest C2ST of them."""
+
+    rule: str
+    sampler: str
+    task: str
+    n: int
+    c2st: float
+    c2st_largest: float
+    shift: float
+    sd_ratio: float
+    converged: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rule:13s} {self.sampler:12s} {self.task:11s} {self.n:4d}  {self.c2st:.3f} ({self.c2st_largest:.3f})  "
+            f"{self.shift:6.3f}    {self.sd_ratio:.3f}      {self.converged:.2f}"
+        )
+
+
+def rows(words: tuple[str, str], task: Task, chosen: argparse.Namespace) -> list[Row]:
+    """One rule and sampler on one task: every n runs through the same compiled program."""
+    results = []
+    for n in chosen.n:
+        rule, sampler = pair(*(None if word == "default" else word for word in words), n, EXACT)
+        if words[0] == "damped" and n <= Damped().batch:
+            continue  # the diffused rule
+        paper = isinstance(rule, Tempered) or isinstance(sampler, Langevin | Transitions)
+        grid, flow_grid = (
+            jax.tree.map(lambda v: v[::-1], levels(name, 400, one.levels))
+            for name, one in (("linear-beta" if paper else "log-snr", sampler), ("log-snr", Flow()))
+        )
+        x_obs = [task.observe(n, FIRST_SEED + seed)[1] for seed in range(chosen.sets)]
+        sets = jax.tree.map(lambda *v: jnp.stack(v), *(exact_sets(task, x, room_for=max(chosen.n)) for x in x_obs))
+        u, converged = run(
+            sets, jax.random.split(jax.random.key(n), chosen.sets), grid, flow_grid, task.prior.dim, rule, sampler
+        )
+        u = np.clip(np.nan_to_num(np.asarray(u, float), nan=30.0), -30, 30)
+        theta = [task.prior.from_normal(one) for one in u]
+        references = [task.reference(x, DRAWS, seed) for seed, x in enumerate(x_obs)]
+        c = c2st_many(theta, references)
+        shift = np.mean([np.sqrt((mean_shift(*both) ** 2).mean()) for both in zip(theta, references, strict=True)])
+        ratio = np.mean([sd_ratio(*both).mean() for both in zip(theta, references, strict=True)])
+        results.append(Row(*words, task.name, n, np.mean(c), max(c), float(shift), float(ratio), float(converged.mean())))
+        print(results[-1], flush=True)
+    return results
 
 
 def pairs(rules: list[str], samplers: list[str]) -> list[tuple[str, str]]:
@@ -90,29 +130,21 @@ def main() -> None:
     parser.add_argument("--rules", nargs="+", default=["default"], choices=[r for r in RULES if r != "gauss"])
     parser.add_argument("--samplers", nargs="+", default=["default"], choices=list(SAMPLERS))
     parser.add_argument("--all", action="store_true", help="every rule and every sampler")
+    parser.add_argument("--threads", type=int, default=1, help="pairs of rule and sampler at a time")
     parser.add_argument("--out", type=Path, help="write the table there too, as CSV")
     chosen = parser.parse_args()
     if chosen.all:
         chosen.rules, chosen.samplers = [r for r in RULES if r != "gauss"], list(SAMPLERS)
-    lines = ["rule,sampler,task,n,c2st,c2st_largest,shift,sd_ratio,converged"]
     print(f"{jax.devices()[0].device_kind}; {chosen.sets} data sets a cell, {DRAWS:,} draws")
-    print("rule          sampler      task          n   C2ST  (most)   shift  sd ratio  converged  seconds")
-    for rule, sampler in pairs(chosen.rules, chosen.samplers):
-        for name, n in itertools.product(chosen.tasks, chosen.n):
-            used = pair(*(None if word == "default" else word for word in (rule, sampler)), n, EXACT)
-            if rule == "damped" and n <= Damped().batch:
-                continue  # the diffused rule
-            started = time.perf_counter()
-            cells = np.asarray([cell(tasks.get(name), *used, n, seed) for seed in range(chosen.sets)])
-            c, shift, ratio, converged = cells.mean(axis=0)
-            print(
-                f"{rule:13s} {sampler:12s} {name:11s} {n:4d}  {c:.3f} ({cells[:, 0].max():.3f})  {shift:6.3f}    {ratio:.3f}   "
-                f"   {converged:.2f}     {time.perf_counter() - started:5.0f}",
-                flush=True,
-            )
-            lines.append(f"{rule},{sampler},{name},{n},{c:.4f},{cells[:, 0].max():.4f},{shift:.4f},{ratio:.4f},{converged:.2f}")
+    print("rule          sampler      task          n   C2ST  (most)   shift  sd ratio  converged")
+    jobs = [(words, tasks.get(name)) for words in pairs(chosen.rules, chosen.samplers) for name in chosen.tasks]
+    with ThreadPoolExecutor(chosen.threads) as threads:  # most of the time goes into compiling
+        found = [row for some in threads.map(lambda job: rows(*job, chosen), jobs) for row in some]
     if chosen.out:
-        chosen.out.write_text("\n".join(lines) + "\n")
+        with chosen.out.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(Row._fields)
+            writer.writerows([*row[:4], *(f"{value:.4f}" for value in row[4:])] for row in found)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ import numpy as np
 
 from accuracy import cell
 from scorefold import tasks
+from scorefold.fitting import fit_many
 from scorefold.methods.npse import NPSE
-from scorefold.posterior import fit_many
 from scorefold.simulation.run import simulate
 
 COLUMNS = ["task", "m", "n", "training", "parameters", "c2st", "mmd2", "shift", "sd_ratio", "converged", "auto", "train_s"]

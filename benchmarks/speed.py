@@ -23,8 +23,8 @@ def one(rule: str, n: int) -> None:
     import warnings
 
     from scorefold import tasks
+    from scorefold.fitting import fit
     from scorefold.methods.npse import NPSE
-    from scorefold.posterior import fit
     from scorefold.sample import SelfTuned
     from scorefold.simulation.run import simulate
 

@@ -37,7 +37,7 @@ ROWS = 11
 def small_chunks():
     """Of four sets, so that padding is in the last chunk of sets and in chunks of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "PAIRS_AT_ONCE", 4 * len(CLOUD))
+        patch.setattr(exact, "PAIRS_AT_ONCE", {"cpu": 4 * len(CLOUD)})
         yield
 
 

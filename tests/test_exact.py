@@ -121,7 +121,7 @@ def totals(sets, u):
 def test_totals_are_sums_over_the_real_observations(name, n, padding, at_once, monkeypatch):
     task = tasks.get(name)
     sets, u = some_sets(task, n, padding)
-    monkeypatch.setattr(exact, "PAIRS_AT_ONCE", 4 * len(u) if at_once == 4 else 7)
+    monkeypatch.setattr(exact, "PAIRS_AT_ONCE", {"cpu": 4 * len(u) if at_once == 4 else 7})
     assert sets.at_once(len(u)) == at_once
     score, log_density = totals(sets, u)
     assert_close(score, plain_sum(task.single_score, u, sets.x[:n], 0.7))

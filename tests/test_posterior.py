@@ -16,12 +16,12 @@ import pytest
 from scipy import stats
 
 import scorefold as sf
-from scorefold import posterior as module
 from scorefold import tasks
 from scorefold.compose import Diffused
 from scorefold.diagnose.c2st import c2st
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
-from scorefold.posterior import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size, merge, partition
+from scorefold.methods import composed as module
+from scorefold.methods.composed import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size, merge, partition
 from scorefold.sample import Info
 from scorefold.tasks.gaussian import VARIANCES
 
@@ -53,8 +53,8 @@ def test_shape_and_names(posterior, n, draws):
     assert drawn.theta.shape == (draws, 10)
     assert drawn.theta.dtype == np.float64
     assert drawn.names == GAUSSIAN.prior.names
-    assert (drawn.observations, drawn.sets) == (n, n)
-    assert isinstance(drawn.sampler, sf.Ancestral if n == 1 else sf.SelfTuned)
+    assert (drawn.observations, drawn.how.sets) == (n, n)
+    assert isinstance(drawn.how.sampler, sf.Ancestral if n == 1 else sf.SelfTuned)
     assert drawn.info.converged is True
     assert drawn.info.diverged is False
     assert drawn.seconds > 0

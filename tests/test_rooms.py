@@ -17,7 +17,7 @@ LONGEST = 500
 
 ASSEMBLY = {"types", "errors", "progress", "noise", "sets", "prior", "simulation"}
 ASSEMBLY |= {"networks", "train", "compose", "sample", "methods"}
-ALL = ASSEMBLY | {"pairing", "posterior", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
+ALL = ASSEMBLY | {"pairing", "posterior", "fitting", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
 
 # What each room may import, besides itself. A new room needs a line here.
 MAY_IMPORT = {
@@ -32,9 +32,10 @@ MAY_IMPORT = {
     "train": {"types", "noise", "networks", "errors", "progress"},
     "compose": {"types", "noise", "sets"},
     "sample": {"types", "noise", "sets"},
-    "methods": ASSEMBLY,
+    "methods": ASSEMBLY | {"pairing", "posterior"},
     "pairing": {"compose", "sample", "networks", "errors"},
-    "posterior": ASSEMBLY | {"pairing"},
+    "posterior": {"prior", "errors"},
+    "fitting": ASSEMBLY | {"posterior"},
     "artifact": ASSEMBLY | {"posterior"},
     "diagnose": {"types", "errors"},
     "tasks": {"types", "errors", "noise", "sets", "prior", "simulation"},

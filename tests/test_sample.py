@@ -17,8 +17,8 @@ from scipy import stats
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Diffused, Tempered
+from scorefold.methods.composed import pilot_precisions
 from scorefold.noise import Level, levels
-from scorefold.posterior import pilot_precisions
 from scorefold.sample import DDIM, SAMPLERS, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
 from scorefold.sample.info import conclude, identities
 from scorefold.sample.self_tuned import LARGEST_VARIANCE, neighbours, preconditioner

@@ -56,7 +56,7 @@ def assert_near(draws, shift=0.6, ratio=0.2):
 @pytest.mark.parametrize(("set_size", "sets"), [(None, 3), (1, 9), (2, 5), (4, 3)])
 def test_draws_are_right_whatever_the_sets(posterior, set_size, sets):
     draws = posterior.sample(X, 500, seed=1, set_size=set_size)
-    assert draws.sets == sets
+    assert draws.how.sets == sets
     assert_near(draws)
 
 
@@ -76,7 +76,7 @@ def test_f_npse_is_pf_npse_with_sets_of_one():
 def test_npse_takes_everything_at_once(sims, posterior):
     npse = sf.fit(sims, sf.NPSE(composes=False, **TINY), seed=0)
     draws = npse.sample(X[:4], 200, seed=1)
-    assert (draws.sets, draws.sampler) == (1, sf.Ancestral())
+    assert (draws.how.sets, draws.how.sampler) == (1, sf.Ancestral())
     np.testing.assert_array_equal(draws.theta, posterior.sample(X[:4], 200, seed=1).theta)
     with pytest.raises(ScorefoldError, match=r"at most 4 observations.*got 5.*pf-npse"):
         npse.sample(X[:5], 200)
@@ -90,7 +90,7 @@ def test_npse_wants_sets():
 
 def test_sets_of_differing_size_in_one_list(posterior):
     drawn = posterior.sample([X[:1], X[:4], X], 50, seed=2)
-    assert [(d.observations, d.sets) for d in drawn] == [(1, 1), (4, 1), (9, 3)]
+    assert [(d.observations, d.how.sets) for d in drawn] == [(1, 1), (4, 1), (9, 3)]
 
 
 # m = "auto"
@@ -100,8 +100,10 @@ def test_auto_says_what_it_chose_and_why(posterior):
     assert set(posterior.table) == {2, 3, 4}
     draws = posterior.sample(X, 200, seed=1, set_size="auto")
     choice = posterior.table[4]
-    assert draws.sets == len(cut(9, choice.set_size))
-    assert draws.partition.startswith(f"sets of {choice.set_size}: the composed score fits {choice.cases} unseen cases of 4")
+    assert draws.how.sets == len(cut(9, choice.set_size))
+    assert draws.how.partition.startswith(
+        f"sets of {choice.set_size}: the composed score fits {choice.cases} unseen cases of 4"
+    )
     assert choice.score[choice.set_size] == 0
     assert min(choice.score.values()) == 0
     assert all(error >= 0 for error in choice.error.values())
@@ -163,7 +165,7 @@ def test_the_ladder_ends_at_the_largest():
 )
 def test_rules_by_name(posterior, rule, sampler):
     draws = posterior.sample(X, 256, seed=1, rule=rule, sampler=sampler)
-    assert draws.rule == RULES[rule]
+    assert draws.how.rule == RULES[rule]
     assert 0 <= draws.info.projected <= 1
     assert_near(draws)
 

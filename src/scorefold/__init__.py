@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
     from scorefold.errors import ScorefoldError
+    from scorefold.fitting import fit, fit_many
     from scorefold.methods.npse import NPSE
     from scorefold.networks.embedding import Attention, Convolution
-    from scorefold.posterior import Draws, Posterior, fit, fit_many
+    from scorefold.posterior import Draws, Posterior
     from scorefold.prior import Prior
     from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
     from scorefold.simulation.batched import Batched
@@ -48,8 +49,8 @@ _HOMES = {
     "Tempered": "compose",
     "Training": "train.fit",
     "Transitions": "sample",
-    "fit": "posterior",
-    "fit_many": "posterior",
+    "fit": "fitting",
+    "fit_many": "fitting",
     "simulate": "simulation.run",
 }
 

@@ -13,8 +13,10 @@ from scorefold import tasks
 from scorefold.diagnose.c2st import c2st
 from scorefold.diagnose.mmd import squared_mmd
 from scorefold.diagnose.moments import mean_shift, sd_ratio
-from scorefold.posterior import Draws, Posterior, fit
+from scorefold.fitting import fit
+from scorefold.posterior import Draws, Posterior
 from scorefold.report import figures
+from scorefold.sample import Info
 from scorefold.simulation.run import simulate
 
 REFERENCE_SEED = 1
@@ -118,6 +120,6 @@ def write(result: Result, out: Path) -> None:
     figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
     curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
     figures.save(curve, out / "training.png")
-    info = draws.info
-    gamma, step, q, stein = (np.asarray(v) for v in (info.gamma, info.step, info.q, info.stein))
-    figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")
+    if isinstance(draws.info, Info):
+        gamma, step, q, stein = (np.asarray(v) for v in (draws.info.gamma, draws.info.step, draws.info.q, draws.info.stein))
+        figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")

@@ -21,6 +21,7 @@ The accuracy is reported raw. Between equal distributions it scatters around 0.5
 with a standard error of 0.5 / √rows or somewhat more (0.012 for 1,000 + 1,000 draws, 0.07 for 50 + 50).
 """
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -73,17 +74,29 @@ class Training(NamedTuple):
 
 def c2st(draws: ArrayLike, reference: ArrayLike, seed: int = 0) -> float:
     """The cross-validated accuracy with which a classifier tells draws (a, dim) from reference (b, dim)."""
-    draws, reference = clouds(draws, reference, at_least=20)
-    n = min(len(draws), len(reference)) // FOLDS * FOLDS
-    z = (np.concatenate([draws[:n], reference[:n]]) - reference.mean(0)) / spread(reference)
+    return c2st_many([draws], [reference], seed)[0]
+
+
+def c2st_many(draws: Sequence[ArrayLike], references: Sequence[ArrayLike], seed: int = 0) -> list[float]:
+    """The same for several pairs of clouds of one shape, together: on an accelerator as quick as one."""
+    pairs = [clouds(*pair, at_least=20) for pair in zip(draws, references, strict=True)]
+    n = min(len(cloud) for pair in pairs for cloud in pair) // FOLDS * FOLDS
+    z = np.stack([(np.concatenate([one[:n], other[:n]]) - other.mean(0)) / spread(other) for one, other in pairs])
     test = np.random.default_rng(seed).permutation(2 * n).reshape(FOLDS, -1)
     train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(FOLDS)])
-    data = Data(jnp.asarray(z.clip(-FAR, FAR), jnp.float32), jnp.repeat(jnp.array([1.0, 0.0]), n))
+    is_draw = jnp.repeat(jnp.array([1.0, 0.0]), n)
+    right = _all_told_right(jax.random.key(seed), jnp.asarray(z.clip(-FAR, FAR), jnp.float32), is_draw, train, test)
     # Folds of one size: the mean of their accuracies is the share told right of all.
-    return int(_told_right(jax.random.key(seed), data, train, test).sum()) / (2 * n)
+    return [int(count) / (2 * n) for count in right.sum(axis=1)]
 
 
 @jax.jit
+def _all_told_right(
+    key: Key, z: Float[Array, "pairs rows dim"], is_draw: Float[Array, "rows"], train: Array, test: Array
+) -> Int[Array, "pairs folds"]:
+    return jax.vmap(lambda one: _told_right(key, Data(one, is_draw), train, test))(z)
+
+
 def _told_right(key: Key, data: Data, train: Int[Array, "folds train"], test: Int[Array, "folds test"]) -> Int[Array, "folds"]:
     """Train on the rows `train` of each fold; count the rows `test` that are told right."""
     start, shuffles = jax.random.split(key)

@@ -1,18 +1,19 @@
 """Methods by name."""
 
 from scorefold.errors import ScorefoldError, closest
+from scorefold.methods.method import Method
 from scorefold.methods.npse import NPSE
 
-METHODS = {
+METHODS: dict[str, Method] = {
     "f-npse": NPSE(set_size=1),
     "pf-npse": NPSE(),
     "npse": NPSE(composes=False),
 }
 
 
-def get(method: str | NPSE) -> NPSE:
+def get(method: str | Method) -> Method:
     """A method by its name, or the configured one that was given."""
-    if isinstance(method, NPSE):
+    if isinstance(method, Method):
         return method
     if method not in METHODS:
         raise ScorefoldError(

@@ -8,7 +8,6 @@ to compose, and if that is demanded it is NPSE.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,8 @@ import numpy as np
 
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
+from scorefold.methods.composed import ComposedPosterior
+from scorefold.methods.method import Method
 from scorefold.networks.embedding import Embedding
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
@@ -25,12 +26,12 @@ from scorefold.noise import levels
 from scorefold.sample import Sampler
 from scorefold.simulation.cases import Simulations, split
 from scorefold.train.control import fit_control
-from scorefold.train.fit import Cases, History, Lesson, Training, fit_scores, held_out
-from scorefold.train.partition import PartitionTable, fit_partition
+from scorefold.train.fit import Cases, Lesson, Training, fit_scores, held_out
+from scorefold.train.partition import fit_partition
 
 
 @dataclass(frozen=True)
-class NPSE:
+class NPSE(Method):
     """A configured method."""
 
     set_size: int | None = None
@@ -61,8 +62,13 @@ class NPSE:
             raise ScorefoldError(f"expected set_size and depth ≥ 1 and an even width ≥ 2; got {self}")
         levels(self.schedule, self.T)
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["Trained"]:
+    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[ComposedPosterior]:
         """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
+        if self.set_size is None and sims[0].set_size == 1 and not self.composes:
+            raise ScorefoldError(
+                "expected simulations in sets for NPSE, which takes all observations at once; got set_size = 1. Simulate with "
+                "sf.simulate(…, set_size=n_max), or use method='f-npse'."
+            )
         sims = [split(one, self.set_size or one.set_size) for one in sims]
         lessons = [self._lesson(one, seed) for one, seed in zip(sims, seeds, strict=True)]
         first = sims[0]
@@ -80,13 +86,14 @@ class NPSE:
         )
         grid = levels(self.schedule, self.T)
         trained = []
-        for lesson, (network, history) in zip(lessons, fit_scores(shape, lessons, grid, self.training, progress), strict=True):
+        fitted = fit_scores(shape, lessons, grid, self.training, progress)
+        for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
             ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
             if self.control:
                 control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
                 ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, control)
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
-            trained.append(Trained(ensemble, history, table))
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
 
     def _lesson(self, sims: Simulations, seed: int) -> Lesson:
@@ -105,14 +112,6 @@ class NPSE:
             origin = np.concatenate([origin, origin.max() + 1 + np.arange(len(more))])
         cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
         return Lesson(cases, standardize, base, held_out(origin, self.training.members, seed), seed)
-
-
-class Trained(NamedTuple):
-    """What training gives."""
-
-    ensemble: ScoreEnsemble
-    history: History
-    table: PartitionTable
 
 
 def _standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from scorefold.sets import SetScores
 from scorefold.tasks.task import Task
 from scorefold.types import Array, Callable, Cloud, Float, Int, Observation, Scalar, Theta
 
-PAIRS_AT_ONCE = 4096
+PAIRS_AT_ONCE = {"cpu": 4096, "gpu": 262_144}
 """Draws × observations held in memory together; a pair needs 3,000 numbers where its score is an integral."""
 
 SingleScore = Callable[[Theta, Observation, Scalar], Theta]
@@ -111,7 +111,7 @@ class ExactSets(SetScores):
 
     def at_once(self, draws: int) -> int:
         """Observations in a chunk."""
-        return max(1, PAIRS_AT_ONCE // draws)
+        return max(1, _pairs_at_once() // draws)
 
     def _pairs(
         self, function: Callable[..., Array], u: Cloud, level: Level, index: Int[Array, "chunk"]
@@ -119,23 +119,29 @@ class ExactSets(SetScores):
         """A function of (u, x, γ) at all draws and the observations at `index`, a few draws at a time."""
         x = jnp.take(self.x, index, axis=0, mode="clip")  # the last chunk may reach beyond the padding
         over_sets = jax.vmap(function, in_axes=(None, 0, None))
-        values = jax.lax.map(lambda draw: over_sets(draw, x, level.gamma), u, batch_size=min(PAIRS_AT_ONCE, len(u)))
+        values = jax.lax.map(lambda draw: over_sets(draw, x, level.gamma), u, batch_size=min(_pairs_at_once(), len(u)))
         return jnp.moveaxis(values, 1, 0)
 
 
-def exact_sets(task: Task, x_obs: np.ndarray, precision: Float[Array, "groups dim dim"] | None = None) -> ExactSets:
-    """A task's exact scores of these observations (n, x), without padding."""
+def exact_sets(
+    task: Task, x_obs: np.ndarray, precision: Float[Array, "groups dim dim"] | None = None, room_for: int = 0
+) -> ExactSets:
+    """A task's exact scores of these observations (n, x), padded to `room_for` if they are fewer."""
     if task.single_score is None or task.single_log_density is None:
         raise ScorefoldError(f"expected a task whose single scores are known; got {task.name!r}. Train a network for it.")
-    x = jnp.asarray(x_obs, jnp.float32)
+    x = jnp.asarray(np.resize(x_obs, (max(len(x_obs), room_for), *np.shape(x_obs)[1:])), jnp.float32)
     return ExactSets(
         x=x,
-        count=jnp.asarray(len(x), jnp.int32),
+        count=jnp.asarray(len(x_obs), jnp.int32),
         group=jnp.zeros(len(x), jnp.int32),
         precision=precision,
         single_score=task.single_score,
         single_log_density=task.single_log_density,
     )
+
+
+def _pairs_at_once() -> int:
+    return PAIRS_AT_ONCE.get(jax.default_backend(), PAIRS_AT_ONCE["cpu"])
 
 
 def _log_joint(mixture: GaussianMixture, theta: Theta) -> Float[Array, "components"]:

@@ -1,0 +1,213 @@
+"""Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.compose import Diffused, Gauss, Rule, Tempered
+from scorefold.compose.gauss import positive
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.networks.ensemble import ScoreEnsemble, bucket
+from scorefold.noise import Level, levels
+from scorefold.pairing import pair
+from scorefold.posterior import Drawn, Posterior
+from scorefold.prior import Prior
+from scorefold.sample import Flow, Info, Metropolis, Sampler
+from scorefold.sets import SetScores
+from scorefold.train.fit import History
+from scorefold.train.partition import PartitionTable, cut
+from scorefold.types import Array, Cloud, Float, Key, new_key
+
+LARGEST_CLOUD = 1024
+SMALLEST_CLOUD = 128
+PILOTS_TOGETHER = 8
+"""Sets whose pilot draws are made at a time."""
+
+
+class Composition(NamedTuple):
+    """How n observations were put together."""
+
+    sets: int
+    rule: Rule
+    sampler: Sampler
+    partition: str
+    """How many observations a set has, and why."""
+
+
+@dataclass(frozen=True)
+class ComposedPosterior(Posterior):
+    """Trained scores, prior, rule and sampler."""
+
+    prior: Prior
+    method: Any
+    ensemble: ScoreEnsemble
+    history: History
+    table: PartitionTable
+    """Which sets do best for n observations."""
+    shape: tuple[int, ...]
+
+    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+
+    def draw(
+        self,
+        x: np.ndarray,
+        draws: int,
+        seed: tuple[int, int],
+        *,
+        rule: str | Rule | None = None,
+        sampler: str | Sampler | None = None,
+        set_size: int | str | None = None,
+    ) -> Drawn:
+        """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
+        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
+        largest_set, why = self.choose_set_size(len(x), set_size)
+        sets, sizes = partition(x, largest_set, self.ensemble.network.shape.largest_set, np.random.default_rng(seed))
+        count = len(sizes)
+        how = Composition(
+            count, *pair(rule or self.method.rule, sampler or self.method.sampler, count, self.ensemble.network.shape), why
+        )
+        padding = bucket(count) - count
+        padded = (
+            jnp.asarray(np.concatenate([sets, np.zeros((padding, *sets.shape[1:]))]), jnp.float32),
+            jnp.asarray(np.concatenate([sizes, np.full(padding, sizes[-1])]), jnp.int32),
+            jnp.asarray(count),
+        )
+        precision, projected = None, 0.0
+        if isinstance(how.rule, Gauss) and how.rule.pilots and count > 1:
+            precision, cut_down = _pilots(self.ensemble, *padded, self._grid(Flow()), key, how.rule.pilots)
+            projected = float(cut_down) / count
+        cloud = cloud_size(draws, self.prior.dim)
+        u, infos = [], []
+        for index in range(-(-draws // cloud)):
+            one, info = _draw(
+                self.ensemble, *padded, precision, self._grid(how.sampler), jax.random.fold_in(key, index), how.rule,
+                how.sampler, cloud,
+            )  # fmt: skip
+            u.append(np.asarray(one, np.float64))
+            infos.append(jax.tree.map(np.asarray, info))
+        info = merge(infos)._replace(projected=projected)
+        all_u = np.concatenate(u)[:draws]
+        warn(info, all_u, count)
+        return Drawn(all_u, info, how)
+
+    def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
+        """The number of observations in a set for n of them, and why."""
+        largest = self.ensemble.network.shape.largest_set
+        if not self.method.composes:
+            if n > largest:
+                raise ScorefoldError(
+                    f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
+                    "or use method='pf-npse', which composes sets."
+                )
+            return largest, "all observations in one set"
+        if set_size is None:
+            return largest, f"sets of up to {largest}, as trained"
+        if set_size == "auto":
+            if not self.table or n == 1:
+                return largest, f"sets of up to {largest}: there was nothing to choose from"
+            choice = self.table[max((size for size in self.table if size <= n), default=min(self.table))]
+            return min(choice.set_size, n), str(choice)
+        if not isinstance(set_size, int | np.integer) or isinstance(set_size, bool) or not 1 <= set_size <= largest:
+            raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r}")
+        return int(set_size), f"sets of up to {set_size}, as asked"
+
+    def _grid(self, sampler: Sampler) -> Level:
+        """The sampler's levels in falling t."""
+        return jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
+
+
+@eqx.filter_jit
+def _draw(
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, key: Key,
+    rule: Rule, sampler: Sampler, cloud: int,
+) -> tuple[Cloud, Info]:  # fmt: skip
+    """One cloud, compiled once per bucket of sets and cloud size."""
+    with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
+        sets: SetScores = ensemble.embed(x, sizes, count)
+        if precision is not None:
+            sets = sets.with_precision(precision)
+        key_start, key_run = jax.random.split(key)
+        u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
+        if isinstance(sampler, Metropolis):
+            assert isinstance(rule, Diffused | Tempered)  # the others have been refused
+            return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))
+        return sampler(rule.score(sets), grid, u, key_run, count)
+
+
+@eqx.filter_jit
+def _pilots(
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, key: Key, number: int
+) -> tuple[Float[Array, "sets dim dim"], Array]:
+    """Each set's precision from pilot draws of its own posterior, and how many were wider than the prior."""
+    with jax.default_matmul_precision("highest"):
+        return pilot_precisions(ensemble.embed(x, sizes, count), ensemble.network.shape.dim, grid, key, number)
+
+
+def pilot_precisions(
+    sets: SetScores, dim: int, grid: Level, key: Key, number: int
+) -> tuple[Float[Array, "sets dim dim"], Array]:
+    """The same for any scores: the centred covariance of `number` draws by the probability flow."""
+
+    number_of_sets = len(sets.group)
+    together = min(PILOTS_TOGETHER, number_of_sets)
+
+    def one(j: Array) -> tuple[Array, Array]:
+        alone = sets.pick(j[None], jnp.ones((), int))
+        start = jax.random.normal(jax.random.fold_in(key, j), (number, dim))
+        u, _ = Flow()(lambda u, level, _: alone.total(u, level), grid, start, key, 1)
+        return positive(jnp.cov(u, rowvar=False).reshape(dim, dim))
+
+    def some(chunk: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        precisions, wider = carry
+        index = chunk * together + jnp.arange(together)
+        precision, cut_down = jax.vmap(one)(jnp.minimum(index, number_of_sets - 1))
+        return precisions.at[index].set(precision, mode="drop"), wider + jnp.sum(cut_down, where=index < sets.count)
+
+    start = (jnp.broadcast_to(jnp.eye(dim), (number_of_sets, dim, dim)), jnp.zeros((), int))
+    return jax.lax.fori_loop(0, (sets.count + together - 1) // together, some, start)
+
+
+def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, width, x) and their sizes."""
+    sizes = cut(len(x), set_size)
+    padded = np.zeros((len(sizes), width, x.shape[1]))
+    padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
+    return padded, sizes
+
+
+def cloud_size(draws: int, dim: int) -> int:
+    """How many draws move together: enough for a covariance, few enough for bounded memory, from few sizes."""
+    size = SMALLEST_CLOUD
+    while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
+        size *= 2
+    return size
+
+
+def merge(infos: Sequence[Info]) -> Info:
+    """One Info for several clouds."""
+    stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
+    mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
+    return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
+
+
+def warn(info: Info, u: np.ndarray, sets: int) -> None:
+    """Say so when the draws are not to be trusted; refuse to go on when they are not numbers."""
+    seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
+    advice = (
+        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "
+        "the observations with prior predictive simulations."
+    )
+    if not np.isfinite(u).all():
+        raise ScorefoldError(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
+    if info.diverged:
+        warnings.warn(
+            f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
+        )
+    elif not info.converged:
+        warnings.warn(f"the draws have not converged: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

@@ -1,0 +1,15 @@
+"""What a method is: simulations in, posteriors out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from scorefold.posterior import Posterior
+from scorefold.simulation.cases import Simulations
+
+
+class Method(ABC):
+    """A configured method. Abstract: every method has a final class, a frozen dataclass of its settings."""
+
+    @abstractmethod
+    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> Sequence[Posterior]:
+        """One posterior for each of the simulations, all of one shape; together as one program where that is cheaper."""
