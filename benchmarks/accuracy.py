@@ -12,38 +12,54 @@ import argparse
 import time
 import warnings
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from scorefold import tasks
-from scorefold.diagnose.c2st import c2st
+from scorefold.diagnose.c2st import c2st_many
 from scorefold.diagnose.mmd import squared_mmd
 from scorefold.diagnose.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
-from scorefold.fitting import fit
+from scorefold.fitting import fit_many
 from scorefold.methods.npse import NPSE
 from scorefold.posterior import Posterior
 from scorefold.simulation.run import simulate
 
 
-def cell(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> list[float]:
-    """C2ST, squared MMD, root mean square shift, mean sd ratio and convergence for one data set."""
+class Clouds(NamedTuple):
+    """Draws for one data set, next to the truth."""
+
+    theta: np.ndarray
+    reference: np.ndarray
+    converged: bool
+
+
+def draw(posterior: Posterior, task: tasks.task.Task, n: int, seed: int) -> Clouds:
+    """For the data set of this seed. Draws that ran away count as a point far out."""
     _, x_obs = task.observe(n, 1_000 + seed)
     reference = task.reference(x_obs, 1_000, 0)
     try:
         draws = posterior.sample(x_obs, 1_000, seed=seed)
     except ScorefoldError:
-        return [1.0, np.nan, np.nan, np.nan, 0.0]
-    shift = np.sqrt((mean_shift(draws.theta, reference) ** 2).mean())
-    ratio = sd_ratio(draws.theta, reference).mean()
-    return [
-        c2st(draws.theta, reference),
-        squared_mmd(draws.theta, reference),
-        shift,
-        ratio,
-        float(draws.info.converged),
+        return Clouds(np.broadcast_to(1e3 * reference.std(0), reference.shape), reference, False)
+    return Clouds(draws.theta, reference, bool(draws.info.converged))
+
+
+def measure(clouds: list[Clouds]) -> np.ndarray:
+    """A row each: C2ST, squared MMD, root mean square shift, mean sd ratio and convergence."""
+    c = c2st_many([one.theta for one in clouds], [one.reference for one in clouds])
+    rest = [
+        [
+            squared_mmd(theta, reference),
+            np.sqrt((mean_shift(theta, reference) ** 2).mean()),
+            sd_ratio(theta, reference).mean(),
+            converged,
+        ]
+        for theta, reference, converged in clouds
     ]
+    return np.column_stack([c, rest])
 
 
 def main() -> None:
@@ -65,24 +81,25 @@ def main() -> None:
     if chosen.members:
         method = replace(method, training=replace(method.training, members=chosen.members))
     print(f"{jax.devices()[0].device_kind}; {chosen.trainings} trainings × {chosen.parameters} parameter draws; {method}")
-    print("task          n   C2ST (sd)      MMD²    shift  sd ratio  converged   train s")
+    print("task          n   C2ST (sd)      MMD²    shift  sd ratio  converged   train s, together")
     for name in chosen.tasks:
         task = tasks.get(name)
-        results: dict[int, list[list[float]]] = {n: [] for n in chosen.n}
-        spent = []
-        for training in range(chosen.trainings):
-            sims = simulate(task.prior, task.simulator, chosen.budget, chosen.set_size, seed=training)
-            started = time.perf_counter()
-            posterior = fit(sims, method, seed=training)
-            spent.append(time.perf_counter() - started)
-            for n in chosen.n:
-                rows = range(training * chosen.parameters, (training + 1) * chosen.parameters)
-                results[n] += [cell(posterior, task, n, seed) for seed in rows]
-        for n, rows in results.items():
-            c, mmd, shift, ratio, converged = np.asarray(rows).T
+        seeds = list(range(chosen.trainings))
+        sims = [simulate(task.prior, task.simulator, chosen.budget, chosen.set_size, seed=seed) for seed in seeds]
+        started = time.perf_counter()
+        posteriors = fit_many(sims, method, seeds)
+        spent = time.perf_counter() - started
+        for n in chosen.n:
+            each = range(chosen.parameters)
+            clouds = [
+                draw(posterior, task, n, training * chosen.parameters + i)
+                for training, posterior in enumerate(posteriors)
+                for i in each
+            ]
+            c, mmd, shift, ratio, converged = measure(clouds).T
             print(
-                f"{name:10s} {n:4d}   {c.mean():.3f} ({c.std():.3f})  {np.nanmean(mmd):.4f}  {np.nanmean(shift):.3f}  "
-                f"{np.nanmean(ratio):.3f}     {converged.mean():.2f}       {np.mean(spent):.0f}",
+                f"{name:10s} {n:4d}   {c.mean():.3f} ({c.std():.3f})  {np.mean(mmd):.4f}  {np.mean(shift):.3f}  "
+                f"{np.mean(ratio):.3f}     {converged.mean():.2f}       {spent:.0f}",
                 flush=True,
             )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from accuracy import cell
+from accuracy import draw, measure
 from scorefold import tasks
 from scorefold.fitting import fit_many
 from scorefold.methods.npse import NPSE
@@ -26,7 +26,7 @@ from scorefold.simulation.run import simulate
 COLUMNS = ["task", "m", "n", "training", "parameters", "c2st", "mmd2", "shift", "sd_ratio", "converged", "auto", "train_s"]
 
 
-def measure(chosen: argparse.Namespace, write: Callable[[list], None]) -> None:
+def study(chosen: argparse.Namespace, write: Callable[[list], None]) -> None:
     """All cells; the trainings of one m, for all tasks, are one program."""
     for m in chosen.m:
         started = time.perf_counter()
@@ -34,13 +34,18 @@ def measure(chosen: argparse.Namespace, write: Callable[[list], None]) -> None:
         sims = [simulate(task.prior, task.simulator, chosen.budget, set_size=m, seed=seed) for task, seed in jobs]
         posteriors = fit_many(sims, NPSE(), [seed for _, seed in jobs])
         spent = time.perf_counter() - started
+        cells = [
+            (job, posterior, n, job[1] * chosen.parameters + i)
+            for job, posterior in zip(jobs, posteriors, strict=True)
+            for n in chosen.n
+            for i in range(chosen.parameters)
+        ]
+        measures = measure([draw(posterior, task, n, seed) for (task, _), posterior, n, seed in cells])
         rows = []
-        for (task, training), posterior in zip(jobs, posteriors, strict=True):
-            for n in chosen.n:
-                auto, _ = posterior.choose_set_size(n, "auto")
-                for seed in range(training * chosen.parameters, (training + 1) * chosen.parameters):
-                    rows.append([task.name, m, n, training, seed, *cell(posterior, task, n, seed), auto, round(spent, 1)])
-                    write(rows[-1])
+        for ((task, training), posterior, n, seed), values in zip(cells, measures, strict=True):
+            auto, _ = posterior.choose_set_size(n, "auto")
+            rows.append([task.name, m, n, training, seed, *values.round(4), auto, round(spent, 1)])
+            write(rows[-1])
         for name in chosen.tasks:
             for n in chosen.n:
                 own = np.array([r[5:10] for r in rows if r[0] == name and r[2] == n], float)
@@ -95,7 +100,7 @@ def main() -> None:
     with chosen.out.open("w", newline="", buffering=1) as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        measure(chosen, writer.writerow)
+        study(chosen, writer.writerow)
     return None
 
 

@@ -203,12 +203,14 @@ def test_the_conservative_score_is_the_gradient_of_its_density(conservative):
 # Priors
 
 
-def test_no_draw_leaves_the_bounds():
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
+def test_no_draw_leaves_the_bounds(count):
     task = tasks.get("correlated")
     posterior = sf.fit(sf.simulate(task.prior, task.simulator, 1_000), sf.NPSE(control=False, **TINY))
     corner = np.full(5, 0.999)
     x = corner + 0.1 * np.random.default_rng(0).standard_normal((30, 5))
-    draws = posterior.sample(x, 2_000, seed=1)
+    draws = posterior.sample(x, count, seed=1)
+    assert draws.theta.shape == (count, 5)
     assert (np.abs(draws.theta) <= 1).all()
     assert draws.theta.mean() > 0.5
 
