@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class Order(NamedTuple):
         return description(self.prior, fingerprint(self.simulator), self.seed, self.set_size, shape, version)
 
 
+@runtime_checkable
 class Source(Protocol):
     """Where simulations come from: in-process, compiled or isolated."""
 

@@ -169,9 +169,11 @@ class Store:
         if not 0 <= start < stop <= (start // self.rows + 1) * self.rows:
             raise ScorefoldError(f"it cannot hold simulations {start} to {stop}")
         content = path.read_bytes()
-        length = _length(content)
+        length, first = _header(content)
         if len(content) != length:
             raise ScorefoldError(f"it should have {length} bytes and has {len(content)}")
+        if first != str(start):
+            raise ScorefoldError(f"it should begin with simulation {start} and says {first!r:.20}")
         if (sha256 := hashlib.sha256(content).hexdigest()) != match[3]:
             raise ScorefoldError(f"its content has the SHA-256 {sha256[:12]}…, not the one in its name")
         try:
@@ -285,7 +287,8 @@ class Store:
 
     def _commit(self, start: int, part: Mapping[str, np.ndarray]) -> None:
         layout = self._layout(len(part["status"]))
-        content = safetensors.numpy.save({key: np.ascontiguousarray(part[key], layout[key][0]) for key in layout})
+        arrays = {key: np.ascontiguousarray(part[key], kind) for key, (kind, _) in layout.items()}
+        content = safetensors.numpy.save(arrays, metadata={"start": str(start)})
         failed = int((part["status"] != OK).sum())
         shard = Shard(start, start + len(part["status"]), hashlib.sha256(content).hexdigest(), failed)
         durable.write_once(self.path / "shards" / shard.name, content, self.path / "tmp")
@@ -416,13 +419,14 @@ def _draws_name(about: Mapping[str, Any]) -> str:
     return f"prior-{about['prior']['sha256']}.safetensors"
 
 
-def _length(content: bytes) -> int:
-    """How long a safetensors file says that it is."""
+def _header(content: bytes) -> tuple[int, str | None]:
+    """How long a shard says that it is, and with which simulation it begins."""
     try:
         head = int.from_bytes(content[:8], "little")
         header = json.loads(content[8 : 8 + head])
-        return 8 + head + max(int(value["data_offsets"][1]) for key, value in header.items() if key != "__metadata__")
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        first = header.pop("__metadata__", {}).get("start")
+        return 8 + head + max(int(value["data_offsets"][1]) for value in header.values()), first
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise ScorefoldError(f"it has no readable header ({type(error).__name__})") from error
 
 
