@@ -15,7 +15,7 @@ def echo(theta, rng):
 
 
 def slow_echo(theta, rng):
-    time.sleep(0.02)
+    time.sleep(float(os.environ.get("PAUSE", "0.01")))
     return np.append(theta, rng.normal())
 
 

@@ -194,7 +194,7 @@ values = st.recursive(
 PATHS = [(key, path) for key, path, *_ in REFUSED]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(PATHS), values)
 def test_any_change_gives_a_prior_or_one_error(place, value):
     key, path = place

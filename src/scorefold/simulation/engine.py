@@ -110,7 +110,8 @@ class Isolated(NamedTuple):
             while True:
                 room = max(0, IN_FLIGHT * self.size() - len(pending))
                 while again and room:
-                    pending[self._submit(again[0], theta, shape)] = again.popleft()
+                    span = again.popleft()
+                    pending[self._submit(span, theta, shape)] = span
                     room -= 1
                 for start, stop in itertools.islice(spans, room):
                     pending[self._submit((start, stop, 1), theta, shape)] = (start, stop, 1)
