@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.run import simulate
+    from scorefold.simulation.store import Store
     from scorefold.train.fit import Training
 
 __version__ = "0.1.0"
@@ -45,6 +46,7 @@ _HOMES = {
     "Prior": "prior",
     "ScorefoldError": "errors",
     "SelfTuned": "sample",
+    "Store": "simulation.store",
     "Tempered": "compose",
     "Training": "train.fit",
     "Transitions": "sample",
@@ -72,6 +74,7 @@ __all__ = [
     "Prior",
     "ScorefoldError",
     "SelfTuned",
+    "Store",
     "Tempered",
     "Training",
     "Transitions",
