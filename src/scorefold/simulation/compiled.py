@@ -13,7 +13,7 @@ import numpy as np
 
 from scorefold.errors import SimulatorError
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.engine import Gaps, Guard, Rows
+from scorefold.simulation.engine import LEAST, Gaps, Guard, Rows
 from scorefold.simulation.one import NOT_FINITE, OK, Block, Outcome
 from scorefold.types import Array, new_key
 
@@ -41,12 +41,17 @@ class Compiled:
         return tuple(x.shape[1:]), []
 
     def blocks(self, gaps: Gaps, theta: Rows, shape: tuple[int, ...]) -> Iterator[Block]:
-        """All simulations in the gaps."""
+        """All simulations in the gaps, batches put together to a second's worth."""
         fitting = max(1, BATCH_BYTES // (4 * max(1, int(np.prod(shape)))))
         batch = min(BATCH, 1 << (fitting.bit_length() - 1))
         for start, stop in gaps:
+            parts: list[Block] = []
+            began = time.perf_counter()
             for first in range(start - start % batch, stop, batch):
-                yield self._batch(first, batch, max(start, first), min(stop, first + batch), theta)
+                parts.append(self._batch(first, batch, max(start, first), min(stop, first + batch), theta))
+                if time.perf_counter() - began > LEAST or first + batch >= stop:
+                    yield _together(parts)
+                    parts, began = [], time.perf_counter()
 
     def _batch(self, first: int, batch: int, start: int, stop: int, theta: Rows) -> Block:
         """Simulations start … stop-1 of the batch that begins with `first`."""
@@ -63,6 +68,11 @@ class Compiled:
         failure = (start + int(bad.argmax()), "not finite: it returned NaN or infinity") if bad.any() else None
         status = np.where(bad, NOT_FINITE, OK).astype(np.uint8)
         return Block(start, x, status, np.full(len(x), each, np.float32), failure)
+
+
+def _together(parts: list[Block]) -> Block:
+    x, status, seconds = (np.concatenate([getattr(part, key) for part in parts]) for key in ("x", "status", "seconds"))
+    return Block(parts[0].start, x, status, seconds, next((part.failure for part in parts if part.failure), None))
 
 
 def run_batch(function: Callable[..., Array], theta: np.ndarray, keys: Array) -> np.ndarray:

@@ -83,7 +83,7 @@ def fill(
     if isinstance(sink, Memory):
         sims = sink.simulations(order.prior, order.planned, order.set_size, order.seed)
     else:
-        sims = sink.simulations(budget)
+        sims = sink.simulations(budget, order.planned)
     counts = sink.counts(budget) if sims.failed else {}
     return sims, f"failed ({', '.join(f'{n:,} {name}' for name, n in counts.items() if n and name != STATUS[OK])})"
 

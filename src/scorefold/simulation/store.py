@@ -37,7 +37,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.prior import described as prior_files
 from scorefold.simulation import durable
-from scorefold.simulation.cases import IN_MEMORY, Simulations, gather_blocks, plan
+from scorefold.simulation.cases import IN_MEMORY, Plan, Simulations, gather_blocks, plan
 from scorefold.simulation.one import OK, STATUS, Block
 
 SCHEMA = 1
@@ -383,7 +383,7 @@ class Store:
         """How many simulations failed; without reading, so those in two shards count twice."""
         return sum(shard.failed for shard in self._all())
 
-    def simulations(self, stop: int | None = None) -> Simulations:
+    def simulations(self, stop: int | None = None, planned: Plan | None = None) -> Simulations:
         """The first `stop` simulations as training cases; mapped from disk where they are large."""
         stop = self.stop() if stop is None else stop
         if gaps := self.missing(stop):
@@ -395,7 +395,7 @@ class Store:
         if stop == 0:
             raise ScorefoldError(f"expected simulations in the store {self.path}; it is empty")
         seed, set_size = self.about["seed"], self.about["set_size"]
-        planned = plan(self.prior, stop, set_size, seed)
+        planned = planned or plan(self.prior, stop, set_size, seed)
         good = np.concatenate([part["status"] == OK for _, part in self.read(stop)])
 
         def allocate(shape: tuple[int, ...]) -> np.ndarray:
