@@ -1,12 +1,17 @@
 """`scorefold simulate` and `scorefold store`: what they print, write and answer."""
 
 import json
+import os
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import scorefold
 from scorefold.cli import app
 from scorefold.errors import ScorefoldError
 from scorefold.simulation import export
@@ -147,3 +152,18 @@ def test_a_package_that_is_not_there_is_named(store, tmp_path, monkeypatch, kind
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ScorefoldError, match=r"needs (pyarrow|zarr): pip install 'scorefold\[export\]'"):
         export.EXPORTS[kind](Store.open(store), tmp_path / "out")
+
+
+DOCS = Path(__file__).parent.parent / "docs" / "simulating.md"
+
+
+def test_the_documented_run_runs(tmp_path):
+    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", DOCS.read_text().split("## Clusters")[0], flags=re.DOTALL))
+    (tmp_path / "my_model.py").write_text(blocks["python"].replace("10_000", "200").replace("workers=4", "workers=1"))
+    (tmp_path / "run.toml").write_text(blocks["toml"].replace("10_000", "250").replace("workers = 4", "workers = 1"))
+    own = {**os.environ, "PYTHONPATH": str(Path(scorefold.__file__).parent.parent)}
+    command = "import sys; sys.argv = ['scorefold', 'simulate', 'run.toml']; from scorefold.cli import main; main()"
+    for argv in (["my_model.py"], ["-c", command]):  # the second continues what the first has begun
+        subprocess.run([sys.executable, *argv], cwd=tmp_path, env=own, check=True, timeout=120)
+        assert Store.open(tmp_path / "simulations").shape == (20,)
+    assert Store.open(tmp_path / "simulations").stop() == 250

@@ -1,5 +1,6 @@
 """Files that are whole or not there."""
 
+import errno
 import fcntl
 import os
 
@@ -55,6 +56,17 @@ def test_an_interrupted_writer_leaves_nothing_under_the_name(tmp_path, monkeypat
     with pytest.raises(OSError, match="no space left"):
         write_once(tmp_path / "b", b"content", tmp_path / "tmp")
     assert not (tmp_path / "b").exists()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_file_system_without_links_will_do(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert write_once(tmp_path / "b", b"first", tmp_path / "tmp")
+    assert not write_once(tmp_path / "b", b"second", tmp_path / "tmp")
+    assert (tmp_path / "b").read_bytes() == b"first"
     assert not list((tmp_path / "tmp").iterdir())
 
 

@@ -154,6 +154,57 @@ def test_a_larger_budget_continues(tmp_path, in_process):
     assert digest(tmp_path) == in_process[0]
 
 
+def test_two_drivers_on_one_store_do_no_harm(tmp_path, in_process):
+    def drive():
+        results.append(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=1))
+
+    results = []
+    drivers = [threading.Thread(target=drive) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert digest(tmp_path) == in_process[0]
+    for sims in results:
+        assert_same(sims, in_process[1])
+    assert len(results) == 2
+
+
+def test_what_cannot_be_stored_is_not_simulated(tmp_path):
+    def never(theta, rng):
+        raise AssertionError("called")
+
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ScorefoldError, match="a folder with other files"):
+        simulate(PRIOR, never, 100, store=tmp_path, workers=0)
+    with pytest.raises(ScorefoldError, match="'norminvgauss' is not a distribution that files may hold"):
+        simulate(Prior({"a": stats.norminvgauss(1.25, 0.5)}), never, 100, store=tmp_path / "new", workers=0)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"executor": 3}, r"expected a concurrent\.futures\.Executor.* got int"),
+        ({"workers": -1}, "workers to be a whole number ≥ 0.* got -1"),
+        ({"workers": 1.5}, "workers to be a whole number"),
+        ({"timeout": 0}, "timeout to be a positive number of seconds; got 0"),
+        ({"timeout": np.inf, "workers": 1}, "timeout to be a positive number of seconds; got inf"),
+        ({"memory": -5}, "memory to be a positive number of bytes; got -5"),
+        ({"max_failures": 1.5}, r"max_failures to be a fraction from 0 to 1; got 1\.5"),
+        ({"workers": 0, "timeout": 1.0}, "only for simulators that run in worker processes; got them with workers=0"),
+        ({"workers": 2, "simulator": "batched"}, "got them with a batched simulator"),
+        ({"workers": 0, "executor": "threads"}, "an executor or workers=0"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_wishes_that_cannot_be_had(wrong, message):
+    wrong = {**wrong, **({"executor": ThreadPoolExecutor(1)} if wrong.get("executor") == "threads" else {})}
+    simulator = batched_echo if wrong.pop("simulator", None) else simulators.crashes
+    with pytest.raises(ScorefoldError, match=message):
+        simulate(PRIOR, simulator, 100, **wrong)
+
+
 def test_another_run_is_refused(tmp_path, in_process):
     def other(theta, rng):
         return np.append(theta, rng.uniform())

@@ -5,6 +5,7 @@ folder synced. The writer holds a lock on the temporary file, which ends with th
 are swept.
 """
 
+import errno
 import fcntl
 import os
 import secrets
@@ -24,7 +25,7 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
             while view:
                 view = view[os.write(descriptor, view) :]
             os.fsync(descriptor)
-            os.link(unnamed, path)
+            _link(unnamed, path)
         except FileExistsError:
             return False
         except FileNotFoundError:
@@ -34,6 +35,17 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
             os.close(descriptor)
         sync(path.parent)
         return True
+
+
+def _link(unnamed: Path, path: Path) -> None:
+    try:
+        os.link(unnamed, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP):
+            raise
+        if path.exists():  # a file system without links: the next best
+            raise FileExistsError(path) from None
+        os.rename(unnamed, path)
 
 
 def sync(folder: Path) -> None:

@@ -15,7 +15,7 @@ from scorefold.simulation.engine import Gaps, Guard, Rows
 from scorefold.simulation.fingerprint import fingerprint
 from scorefold.simulation.memory import Memory
 from scorefold.simulation.one import OK, STATUS, Block, Outcome, block
-from scorefold.simulation.store import Store, description, read_description, refuse_difference
+from scorefold.simulation.store import Store, description, read_description, refuse_difference, refuse_other
 
 
 class Order(NamedTuple):
@@ -91,8 +91,11 @@ def fill(
 def _shape(
     order: Order, source: Source, path: str | os.PathLike[str] | None, guard: Guard
 ) -> tuple[tuple[int, ...], list[Outcome]]:
-    if path is not None and Store.exists(path):
-        there = read_description(Path(path))
-        refuse_difference(Path(path), there, order.about(tuple(there["shape"])))
-        return tuple(there["shape"]), []
+    if path is not None:  # what cannot end well should not begin
+        refuse_other(Path(path))
+        order.about(())
+        if Store.exists(path):
+            there = read_description(Path(path))
+            refuse_difference(Path(path), there, order.about(tuple(there["shape"])))
+            return tuple(there["shape"]), []
     return source.shape(order.theta, len(order.planned.case), guard)

@@ -18,12 +18,14 @@ equal content has an equal name, and a shard is only removed once a longer one (
 holds its range.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
 import os
 import re
 import secrets
+import stat
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -107,11 +109,7 @@ class Store:
     def create(cls, path: str | os.PathLike[str], prior: Prior, about: dict[str, Any]) -> "Store":
         """A store with this description: a new one, or the one that is there if it is about the same."""
         path = Path(path)
-        others = [name for name in os.listdir(path) if name != "tmp" and not name.startswith("prior-")] if path.exists() else []
-        if others and not cls.exists(path):
-            raise ScorefoldError(
-                f"expected a store or an empty folder at {path}; got a folder with other files. Name another one."
-            )
+        refuse_other(path)
         if draws := prior_files.arrays(prior):
             durable.write_once(path / _draws_name(about), safetensors.numpy.save(draws), path / "tmp")
         text = json.dumps(about, indent=1, sort_keys=True, allow_nan=False) + "\n"
@@ -164,7 +162,7 @@ class Store:
         if not match:
             raise ScorefoldError("its name is not a shard's")
         start, stop = int(match[1]), int(match[2])
-        if path.is_symlink() or not path.is_file():
+        if not stat.S_ISREG(path.lstat().st_mode):
             raise ScorefoldError("it is not a plain file")
         if not 0 <= start < stop <= (start // self.rows + 1) * self.rows:
             raise ScorefoldError(f"it cannot hold simulations {start} to {stop}")
@@ -203,10 +201,8 @@ class Store:
         folder = self.path / "quarantine"
         folder.mkdir(exist_ok=True)
         for name in bad:
-            try:
+            with contextlib.suppress(FileNotFoundError):  # another process was quicker
                 os.replace(self.path / "shards" / name, folder / f"{name}.{secrets.token_hex(4)}")
-            except FileNotFoundError:
-                continue
         self.quarantined += bad
         first, why = next(iter(bad.items()))
         warnings.warn(
@@ -463,6 +459,16 @@ def read_description(path: Path) -> dict[str, Any]:
     if min(whole) < 1:
         raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
     return about
+
+
+def refuse_other(path: Path) -> None:
+    """An error if there is something else where a store should be."""
+    try:
+        there = os.listdir(path) if path.exists() else []
+    except OSError as error:
+        raise ScorefoldError(f"expected a store or an empty folder at {path}; got {error.strerror or error}") from error
+    if "description.json" not in there and any(name != "tmp" and not name.startswith("prior-") for name in there):
+        raise ScorefoldError(f"expected a store or an empty folder at {path}; got a folder with other files. Name another one.")
 
 
 def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
