@@ -16,6 +16,13 @@ def test_what_is_written_is_there_and_nothing_else(tmp_path):
     assert not list(temporary.iterdir())
 
 
+def test_new_folders_reach_the_disk_too(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("scorefold.simulation.durable.sync", synced.append)
+    write_once(tmp_path / "a" / "b" / "c", b"content", tmp_path / "a" / "tmp")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a", tmp_path / "a" / "b"]
+
+
 def test_nothing_is_written_over(tmp_path):
     path, temporary = tmp_path / "b", tmp_path / "tmp"
     assert write_once(path, b"first", temporary)

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -66,6 +67,8 @@ def test_docstrings_do_not_count():
         ({"a", "b"}, {"a", "c"}),
         (np.zeros(3), np.ones(3)),
         (np.zeros(3), np.zeros((3, 1))),
+        (jnp.zeros(3), jnp.ones(3)),
+        (np.float64(1), np.float64(2)),
         (None, False),
     ],
 )
@@ -107,6 +110,12 @@ def test_batching_and_compiling_do_not_count():
     f = made(PLAIN)
     assert sha(Batched(jax.jit(f))) == sha(f)
     assert fingerprint(Batched(f))["name"] == "f"
+
+
+def test_what_cannot_be_looked_into_is_no_obstacle():
+    assert len(sha(made("def f(theta, rng):\n    return VALUE", VALUE=jax.random.key(0)))) == 64
+    assert len(sha(made("def f(theta, rng):\n    return VALUE", VALUE=np.array([object()])))) == 64
+    assert len(sha(made("def f(theta, rng):\n    return VALUE", VALUE=object()))) == 64
 
 
 def test_builtin_functions_have_a_fingerprint():

@@ -14,8 +14,8 @@ from pathlib import Path
 
 def write_once(path: Path, content: bytes, temporary: Path) -> bool:
     """Put `content` at `path`; False, and nothing changed, if there is such a file already."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary.mkdir(parents=True, exist_ok=True)
+    make(path.parent)
+    make(temporary)
     while True:
         unnamed = temporary / secrets.token_hex(16)
         descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -35,6 +35,14 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
             os.close(descriptor)
         sync(path.parent)
         return True
+
+
+def make(folder: Path) -> None:
+    """A folder, and those it is in, that reach the disk."""
+    if not folder.is_dir():
+        make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
 
 
 def _link(unnamed: Path, path: Path) -> None:

@@ -55,9 +55,9 @@ def _parts(value: Any, home: str, seen: set[int]) -> Iterator[bytes]:
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | range | type(...)):
         yield f"{type(value).__name__} {value!r}".encode()
         return
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        yield f"{value.dtype.str} {np.shape(value)}".encode()
-        yield np.ascontiguousarray(value).tobytes()
+    if (array := _array(value)) is not None:
+        yield f"{array.dtype.str} {array.shape}".encode()
+        yield np.ascontiguousarray(array).tobytes()
         return
     if id(value) in seen:
         yield b"again"
@@ -75,6 +75,17 @@ def _parts(value: Any, home: str, seen: set[int]) -> Iterator[bytes]:
             yield from _parts(value[key], home, seen)
     else:
         yield from _code(value, home, seen)
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """The values of a NumPy or JAX array, or of a tensor."""
+    if isinstance(value, type) or not hasattr(value, "__array__"):
+        return None
+    try:
+        array = np.asarray(value)
+    except Exception:  # such as JAX's keys
+        return None
+    return None if array.dtype == object else array
 
 
 def _code(value: Any, home: str, seen: set[int]) -> Iterator[bytes]:
