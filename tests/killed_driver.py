@@ -18,13 +18,13 @@ import numpy as np
 from scipy import stats
 
 from scorefold.prior import Prior
-from scorefold.simulation import engine
+from scorefold.simulation import description, engine
 from scorefold.simulation import store as store_module
 from scorefold.simulation.run import simulate
 from scorefold.simulation.store import Store
 
 engine.TARGET, engine.LEAST = 0.05, 0.02
-store_module.MOST_ROWS, store_module.MANY = 256, 16
+description.MOST_ROWS, store_module.MANY = 256, 16
 
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 

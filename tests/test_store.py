@@ -16,10 +16,11 @@ from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
+from scorefold.simulation import description
 from scorefold.simulation import store as module
 from scorefold.simulation.cases import gather, plan
 from scorefold.simulation.one import NOT_FINITE, OK, STATUS, Block
-from scorefold.simulation.store import Store, description
+from scorefold.simulation.store import Store
 
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 SIMULATOR = {"name": "f", "sha256": "0" * 64}
@@ -31,12 +32,12 @@ BAD = np.random.default_rng(1).uniform(size=1000) < 0.1
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", ROWS)
+    monkeypatch.setattr(description, "MOST_ROWS", ROWS)
     monkeypatch.setattr(module, "MANY", 5)
 
 
 def about(prior=PRIOR, simulator=SIMULATOR, seed=5, set_size=2, shape=SHAPE, version="0"):
-    return description(prior, simulator, seed, set_size, shape, version)
+    return description.describe(prior, simulator, seed, set_size, shape, version)
 
 
 def create(path):
@@ -113,7 +114,7 @@ def test_names_say_range_and_hash(tmp_path):
 
 
 def test_rows_to_a_shard_follow_from_the_shape(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", 16_384)
+    monkeypatch.setattr(description, "MOST_ROWS", 16_384)
     assert about()["rows"] == 16_384
     assert about(shape=(1000,))["rows"] == 4_096
     assert about(shape=(10**9,))["rows"] == 16
@@ -390,10 +391,10 @@ def test_another_version_or_name_may_continue(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(schema=2), "the schema cannot be read"),
-        (lambda d: d.update(more=1), "the fields more cannot be read"),
-        (lambda d: d.pop("seed"), "the fields seed cannot be read"),
-        (lambda d: d.update(seed=True), "the fields seed"),
+        (lambda d: d.update(schema=2), "; schema cannot be read"),
+        (lambda d: d.update(more=1), "; more cannot be read"),
+        (lambda d: d.pop("seed"), "; seed cannot be read"),
+        (lambda d: d.update(seed=True), "; seed cannot"),
         (lambda d: d.update(rows=0), "counts and shapes"),
         (lambda d: d.update(shape=[-1]), "counts and shapes"),
         (lambda d: d.update(shape=["3"]), "counts and shapes"),

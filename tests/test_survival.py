@@ -25,8 +25,7 @@ import plain_simulators as simulators
 import scorefold
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
-from scorefold.simulation import compiled, engine
-from scorefold.simulation import store as store_module
+from scorefold.simulation import compiled, description, engine
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.one import STATUS, stream
 from scorefold.simulation.run import simulate
@@ -39,7 +38,7 @@ PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 def small_tasks(monkeypatch):
     monkeypatch.setattr(engine, "TARGET", 0.2)
     monkeypatch.setattr(engine, "LEAST", 0.05)
-    monkeypatch.setattr(store_module, "MOST_ROWS", 64)
+    monkeypatch.setattr(description, "MOST_ROWS", 64)
 
 
 def digest(path):
@@ -109,7 +108,7 @@ def in_process(tmp_path_factory):
     """The store of `echo`, written in this process."""
     path = tmp_path_factory.mktemp("here")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "MOST_ROWS", 64)
+        patch.setattr(description, "MOST_ROWS", 64)
         sims = simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=path, workers=0)
     return digest(path), sims
 

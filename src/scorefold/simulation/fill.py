@@ -10,12 +10,13 @@ import numpy as np
 
 from scorefold.prior import Prior
 from scorefold.progress import gauge
+from scorefold.simulation import description
 from scorefold.simulation.cases import Plan, Simulations
 from scorefold.simulation.engine import Gaps, Guard, Rows
 from scorefold.simulation.fingerprint import fingerprint
 from scorefold.simulation.memory import Memory
 from scorefold.simulation.one import OK, STATUS, Block, Outcome, block
-from scorefold.simulation.store import Store, description, read_description, refuse_difference, refuse_other
+from scorefold.simulation.store import Store
 
 
 class Order(NamedTuple):
@@ -41,7 +42,7 @@ class Order(NamedTuple):
     def about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """The description of a store for it."""
         version = import_module(__name__.split(".")[0]).__version__
-        return description(self.prior, fingerprint(self.simulator), self.seed, self.set_size, shape, version)
+        return description.describe(self.prior, fingerprint(self.simulator), self.seed, self.set_size, shape, version)
 
 
 @runtime_checkable
@@ -92,10 +93,10 @@ def _shape(
     order: Order, source: Source, path: str | os.PathLike[str] | None, guard: Guard
 ) -> tuple[tuple[int, ...], list[Outcome]]:
     if path is not None:  # what cannot end well should not begin
-        refuse_other(Path(path))
+        description.refuse_other(Path(path))
         order.about(())
         if Store.exists(path):
-            there = read_description(Path(path))
-            refuse_difference(Path(path), there, order.about(tuple(there["shape"])))
+            there = description.read(Path(path))
+            description.refuse_difference(Path(path), there, order.about(tuple(there["shape"])))
             return tuple(there["shape"]), []
     return source.shape(order.theta, len(order.planned.case), guard)

@@ -65,13 +65,15 @@ def simulate(
             f"expected a budget for at least {SMALLEST_BUDGET // 2} training cases; {budget:,} simulator calls in sets of "
             f"up to {set_size} make {len(planned.theta)}. Raise the budget or lower set_size."
         )
-    if store is None and executor is None and workers is None and timeout is None and memory is None:
+    first_bad = None
+    if all(wish is None for wish in (store, executor, workers, timeout, memory)):
         theta = planned.theta[planned.case]
         if isinstance(simulator, Batched):
             x = _run_batched(simulator, theta, seed, progress)
         else:
             x = _run_plain(simulator, theta, seed, progress)
         sims, how = gather(prior, planned, x, set_size, seed), "gave NaN or infinity"
+        first_bad = theta[np.isfinite(x.reshape(len(x), -1)).all(axis=1).argmin()]
     else:
         order = Order(prior, simulator, planned, int(set_size), int(seed))
         with _source(order, executor, workers, timeout, memory) as source:
@@ -80,6 +82,11 @@ def simulate(
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {sims.failed:,} of {budget:,} calls {how}. "
             f"Try it by hand on θ = {planned.theta[0]}, or narrow the prior."
+        )
+    if sims.failed > max_failures * budget and first_bad is not None:
+        raise SimulatorError(
+            f"expected at most a fraction {max_failures:g} (max_failures) of simulations to fail; {sims.failed:,} of {budget:,} "
+            f"{how}, the first on θ = {first_bad}. Mend the simulator, narrow the prior or raise max_failures."
         )
     if sims.failed:
         warnings.warn(
