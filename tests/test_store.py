@@ -120,7 +120,7 @@ def test_rows_to_a_shard_follow_from_the_shape(monkeypatch):
     assert about(shape=(10**9,))["rows"] == 16
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_order_and_cuts_do_not_matter(tmp_path_factory, whole, data):
     stop = data.draw(st.sampled_from([100, 96, 33]))

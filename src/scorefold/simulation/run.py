@@ -85,8 +85,8 @@ def simulate(
         )
     if sims.failed > max_failures * budget and first_bad is not None:
         raise SimulatorError(
-            f"expected at most a fraction {max_failures:g} (max_failures) of simulations to fail; {sims.failed:,} of {budget:,} "
-            f"{how}, the first on θ = {first_bad}. Mend the simulator, narrow the prior or raise max_failures."
+            f"expected at most a fraction {max_failures:g} (max_failures) of simulations to fail; {sims.failed:,} of "
+            f"{budget:,} {how}, the first on θ = {first_bad}. Mend the simulator, narrow the prior or raise max_failures."
         )
     if sims.failed:
         warnings.warn(
