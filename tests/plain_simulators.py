@@ -97,6 +97,13 @@ def starts_another(theta, rng):
     time.sleep(3600)
 
 
+def forks_and_crashes(theta, rng):
+    """Dies while a process that it forked holds all its files open."""
+    if os.fork() == 0:
+        time.sleep(3600)
+    ctypes.string_at(0)
+
+
 def scalar(theta, rng):
     return theta[0]
 

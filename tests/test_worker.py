@@ -63,6 +63,7 @@ SEEN = [
     (simulators.echo, {"shape": (2,)}, SHAPE, r"shape \(2,\), as the others have; got \(3,\)"),
     (simulators.crashes, {}, CRASHED, "SIGSEGV"),
     (simulators.exits, {}, CRASHED, "exit status 3"),
+    (simulators.forks_and_crashes, {"rows": THETA[:1]}, CRASHED, "SIGSEGV"),
     (simulators.leaves, {}, RAISED, "SystemExit: good-bye"),
     (simulators.nothing, {}, NOT_FINITE, "NaN or infinity"),
     (simulators.text, {}, RAISED, "ValueError"),

@@ -28,6 +28,8 @@ from scorefold.simulation.one import CRASHED, TIMEOUT, Outcome
 
 LOADING = 300.0
 """Seconds that starting a child and loading the simulator may take."""
+LOOK = 1.0
+"""Seconds after which a silent child is looked after."""
 ATTEMPTS = 3
 LONGEST_FRAME = 1 << 32
 
@@ -73,6 +75,7 @@ class Child:
         self._poll = select.poll()
         self._poll.register(self._source, select.POLLIN)
         self._buffer = bytearray()
+        self._stopped = False
         try:
             self.send(json.dumps({"memory": memory}).encode())
             self.send(payload)
@@ -114,9 +117,13 @@ class Child:
                 frame = bytes(self._buffer[LENGTH.size : LENGTH.size + length])
                 del self._buffer[: LENGTH.size + length]
                 return frame
-            wait = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-            if not self._poll.poll(wait):
-                raise _Silent
+            left = np.inf if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self._poll.poll(1000 * min(left, LOOK)):
+                if left <= LOOK:
+                    raise _Silent
+                if not self.alive and not self._poll.poll(0):  # dead, and something it has started holds the pipe open
+                    raise _Gone
+                continue
             part = os.read(self._source.fileno(), 1 << 20)
             if not part:
                 raise _Gone
@@ -124,11 +131,14 @@ class Child:
 
     def stop(self) -> str:
         """Kill the child and all it has started; how it ended, in words."""
+        if self._stopped:
+            return ended(self.process.returncode)
         if self.process.returncode is None:
             with contextlib.suppress(subprocess.TimeoutExpired):  # one that is dying by itself should say how
                 self.process.wait(0 if self._open() else 1)
         code = self.process.poll()
         self.kill()
+        self._stopped = True
         self.process.wait()
         self._sink.close()
         self._source.close()
@@ -136,8 +146,10 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL to the child and to all that it has started."""
+        # Not twice: another process may have the number by then.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            if not self._stopped:
+                os.killpg(self.process.pid, signal.SIGKILL)
 
     def _open(self) -> bool:
         """Whether the pipe from the child has another end."""
