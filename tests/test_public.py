@@ -8,9 +8,10 @@ import pytest
 
 import scorefold as sf
 
+SIMULATE_KEYWORDS = ["store", "executor", "workers", "timeout", "memory", "max_failures"]
 SIGNATURES = {
     "Prior": ["distribution", "names"],
-    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "progress"],
+    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "progress", *SIMULATE_KEYWORDS],
     "fit": ["sims", "method", "seed", "progress"],
 }
 

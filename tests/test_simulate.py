@@ -265,6 +265,17 @@ def test_what_a_simulator_may_not_do(simulator, message):
     assert "failed on" not in message or caught.value.__cause__ is not None
 
 
+@pytest.mark.parametrize("part", [0.3, 0.7])
+def test_too_many_failures_are_refused(part):
+    def fails_often(theta, rng):
+        return theta[0] if rng.uniform() < 1 - part else np.nan
+
+    with pytest.raises(SimulatorError, match=r"fraction 0\.2 \(max_failures\) .* the first on θ = \["):
+        simulate(PRIOR, fails_often, 400, max_failures=0.2)
+    with pytest.warns(ScorefoldWarning, match="were left out"):
+        simulate(PRIOR, fails_often, 400, max_failures=0.9)
+
+
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 def test_observations_beyond_single_precision_are_refused():
     with pytest.raises(ScorefoldError, match=r"fit in single precision .* taking logarithms"):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.run import simulate
+    from scorefold.simulation.store import Store
     from scorefold.train.fit import Training
 
 __version__ = "0.1.0"
@@ -46,6 +47,7 @@ _HOMES = {
     "Prior": "prior",
     "ScorefoldError": "errors",
     "SelfTuned": "sample",
+    "Store": "simulation.store",
     "Tempered": "compose",
     "Training": "train.fit",
     "Transitions": "sample",
@@ -73,6 +75,7 @@ __all__ = [
     "Prior",
     "ScorefoldError",
     "SelfTuned",
+    "Store",
     "Tempered",
     "Training",
     "Transitions",

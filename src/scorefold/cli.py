@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scorefold.commands.simulate import simulate, store_app
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def _root() -> None:
 
 tasks_app = typer.Typer(invoke_without_command=True, help="The tasks with a known true posterior: list them, show one.")
 app.add_typer(tasks_app, name="tasks")
+app.command()(simulate)
+app.add_typer(store_app, name="store")
 
 
 @tasks_app.callback()
@@ -65,7 +68,7 @@ def show(
 
     from scorefold import tasks as room
     from scorefold.report import figures, task_figures
-    from scorefold.simulation.run import simulate
+    from scorefold.simulation import run
 
     _known("NAME", lambda: room.get(name))
     _make(out)
@@ -79,7 +82,7 @@ def show(
         table.add_row(parameter, f"{law['distribution']}({given})", *(f"{value:.3g}" for value in row))
     console.print(table)
     console.print(f"\nAn observation is {_numbers(task.features)}. Reference draws: {task.reference_kind}.")
-    sims = simulate(task.prior, task.simulator, simulations, seed=seed)
+    sims = run.simulate(task.prior, task.simulator, simulations, seed=seed)
     title = f"{task.title}: {simulations:,} simulations over the prior"
     path = figures.save(task_figures.prior_predictive(sims.x[:, 0], task.series, title), out / f"{name}.png")
     console.print(f"Simulations over the prior are in {path}.", soft_wrap=True)

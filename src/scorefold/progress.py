@@ -1,5 +1,6 @@
 """Progress bars for anything that takes longer than a glance; silent where nobody asked for one."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -40,3 +41,34 @@ def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:
         for item in listed:
             yield item
             report("")
+
+
+@contextmanager
+def gauge(title: str, total: int, done: int, show: bool) -> Iterator[Callable[[int, str], None]]:
+    """A bar over `total` units of which `done` are there, with count, rate and time left; call it with (more, text)."""
+    if not show:
+        yield lambda more, text: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    began, made = time.monotonic(), 0
+    with Progress(*columns, transient=False) as progress:
+        task = progress.add_task(title, total=total, completed=done, text="", rate="")
+
+        def report(more: int, text: str) -> None:
+            nonlocal made
+            made += more
+            rate = made / max(time.monotonic() - began, 1e-9)
+            progress.update(task, advance=more, text=text, rate=f"{rate:,.1f}/s")
+
+        yield report

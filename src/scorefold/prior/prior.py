@@ -22,6 +22,7 @@ from scorefold.prior.marginals import Marginals, described, marginal, pairs_of
 from scorefold.prior.normal import Values
 from scorefold.types import Float
 
+CHUNK = 65_536
 FLOAT32_EPS = np.finfo(np.float32).eps
 
 
@@ -123,7 +124,11 @@ class Prior:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         if isinstance(self._law, Whitened):
             return self._law.sample(count, rng)
-        return self.from_normal(rng.standard_normal((count, self.dim)))
+        theta = np.empty((count, self.dim))
+        for start in range(0, count, CHUNK):  # SciPy's quantiles take ten times the memory of what they return
+            rows = theta[start : start + CHUNK]
+            rows[:] = self.from_normal(rng.standard_normal(rows.shape))
+        return theta
 
     def log_prob(self, theta: ArrayLike) -> Float[np.ndarray, "*batch"]:
         """The log density at θ; -inf outside the support. A prior from draws has none to give."""

@@ -4,12 +4,19 @@ Case c has parameters θ_c ~ p(θ), a size s_c ~ U{1 … m} and s_c observations
 a case on average; the last case is cut so that the calls add up to the budget exactly.
 """
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
+from scorefold.simulation.one import TOO_LARGE
+
+IN_MEMORY = 64 << 20
+"""Observations of more bytes than this are mapped from the disk when they come from a store."""
+IN_RAM = partial(np.zeros, dtype=np.float32)
 
 
 class Plan(NamedTuple):
@@ -24,7 +31,7 @@ class Plan(NamedTuple):
 
 
 class Simulations(NamedTuple):
-    """Simulated training cases, in memory."""
+    """Simulated training cases, in memory or, of a large store, mapped from the disk."""
 
     prior: Prior
     theta: np.ndarray
@@ -86,21 +93,40 @@ def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
 def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int) -> Simulations:
     """Sets out of single observations (calls, *shape); calls without a finite observation are left out."""
     good = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-    case, x = planned.case[good], x[good]
+    sims = gather_blocks(prior, planned, good, [(0, x)], x.shape[1:], set_size, seed)
+    if not np.isfinite(sims.x).all():
+        raise ScorefoldError(TOO_LARGE)
+    return sims
+
+
+def gather_blocks(
+    prior: Prior,
+    planned: Plan,
+    good: np.ndarray,
+    blocks: Iterable[tuple[int, np.ndarray]],
+    shape: tuple[int, ...],
+    set_size: int,
+    seed: int,
+    allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM,
+) -> Simulations:
+    """Sets out of blocks (first call, observations) that come one after the other; calls that are not good are left out."""
+    case = planned.case[good]
     sizes = np.bincount(case, minlength=len(planned.theta))
-    place = np.arange(len(case)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    sets = np.zeros((len(planned.theta), set_size, *x.shape[1:]), np.float32)
-    sets[case, place] = x
-    if not np.isfinite(sets).all():
-        raise ScorefoldError(
-            "expected observations that fit in single precision (below 3.4e38); got larger ones. "
-            "Rescale what the simulator returns, for instance by taking logarithms."
-        )
     some = sizes > 0
+    new = np.cumsum(some) - 1
+    ends = np.cumsum(sizes)
+    sets = allocate((int(some.sum()), set_size, *shape))
+    done = 0
+    for start, x in blocks:
+        kept = good[start : start + len(x)]
+        own = case[done : done + kept.sum()]
+        place = np.arange(done, done + len(own)) - (ends - sizes)[own]
+        sets[new[own], place] = x[kept]
+        done += len(own)
     return Simulations(
         prior,
         planned.theta[some],
-        sets[some],
+        sets,
         sizes[some],
         set_size,
         len(planned.case),

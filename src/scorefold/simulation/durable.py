@@ -1,0 +1,84 @@
+"""Files that are there whole or not at all, also after a kill or a power cut.
+
+Written under another name in a folder for such files, synced, linked to the final name (which fails if that exists), and the
+folder synced. The writer holds a lock on the temporary file, which ends with the process: files of dead writers can be told and
+are swept.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+
+def write_once(path: Path, content: bytes, temporary: Path) -> bool:
+    """Put `content` at `path`; False, and nothing changed, if there is such a file already."""
+    make(path.parent)
+    make(temporary)
+    while True:
+        unnamed = temporary / secrets.token_hex(16)
+        descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+            _link(unnamed, path)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            continue  # somebody swept between the opening and the locking
+        finally:
+            unnamed.unlink(missing_ok=True)
+            os.close(descriptor)
+        sync(path.parent)
+        return True
+
+
+def make(folder: Path) -> None:
+    """A folder, and those it is in, that reach the disk."""
+    if not folder.is_dir():
+        make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def _link(unnamed: Path, path: Path) -> None:
+    try:
+        os.link(unnamed, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP):
+            raise
+        if path.exists():  # a file system without links: the next best
+            raise FileExistsError(path) from None
+        os.rename(unnamed, path)
+
+
+def sync(folder: Path) -> None:
+    """Let the folder's entries reach the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sweep(temporary: Path) -> int:
+    """Remove what dead writers have left; how many files it was."""
+    count = 0
+    for path in temporary.glob("*"):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+            count += 1
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(descriptor)
+    return count

@@ -1,0 +1,93 @@
+"""One simulation: its random stream, and what can become of it.
+
+Simulation i's random stream is a pure function of (seed, i): `np.random.default_rng(SeedSequence(seed, spawn_key=(2, i)))`.
+This module and `child.py` import NumPy and nothing heavier, because every worker's child does.
+"""
+
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+OK, RAISED, NOT_FINITE, SHAPE, TIMEOUT, CRASHED, MEMORY = range(7)
+STATUS = ("ok", "raised", "not finite", "wrong shape", "timed out", "crashed", "out of memory")
+"""Names of the status codes, by code."""
+
+TOO_LARGE = (
+    "expected observations that fit in single precision (below 3.4e38); got larger ones. Rescale what the simulator returns, "
+    "for instance by taking logarithms."
+)
+
+
+class Outcome(NamedTuple):
+    """What became of one simulation."""
+
+    status: int
+    x: np.ndarray | None
+    """The observation in single precision, where the status is OK."""
+    seconds: float
+    text: str = ""
+    """What went wrong, in words or as a traceback."""
+
+
+class Block(NamedTuple):
+    """Simulations start, start + 1, …"""
+
+    start: int
+    x: np.ndarray
+    """(rows, *shape) float32, 0 where a simulation failed"""
+    status: np.ndarray
+    """(rows,) uint8"""
+    seconds: np.ndarray
+    """(rows,) float32"""
+    failure: tuple[int, str] | None
+    """Index and account of the first simulation that failed."""
+
+
+def stream(seed: int, index: int) -> np.random.Generator:
+    """The random numbers of simulation `index`."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2, index)))
+
+
+def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index: int, shape: tuple[int, ...] | None) -> Outcome:
+    """Call the simulator once; `shape` is what the observation should have, None while nobody knows."""
+    began = time.perf_counter()
+    try:
+        x = np.asarray(simulator(theta.copy(), stream(seed, index)), np.float64)
+    except MemoryError:
+        return Outcome(MEMORY, None, time.perf_counter() - began, traceback.format_exc())
+    except (Exception, SystemExit):
+        return Outcome(RAISED, None, time.perf_counter() - began, traceback.format_exc())
+    seconds = time.perf_counter() - began
+    if shape is not None and x.shape != shape:
+        return Outcome(SHAPE, None, seconds, wrong_shape(shape, x.shape))
+    if not np.isfinite(x).all():
+        return Outcome(NOT_FINITE, None, seconds, f"it returned NaN or infinity: {x!r:.200}")
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32, order="C")
+    if not np.isfinite(x).all():
+        return Outcome(NOT_FINITE, None, seconds, TOO_LARGE)
+    return Outcome(OK, x, seconds)
+
+
+def wrong_shape(shape: tuple[int, ...], got: tuple[int, ...]) -> str:
+    """The sentence."""
+    return f"expected an observation of shape {shape}, as the others have; got {got}. Return arrays of one fixed shape."
+
+
+def block(start: int, outcomes: list[Outcome], shape: tuple[int, ...]) -> Block:
+    """Outcomes of consecutive simulations, in rows."""
+    x = np.zeros((len(outcomes), *shape), np.float32)
+    status = np.array([one.status for one in outcomes], np.uint8)
+    failure = None
+    for row, one in enumerate(outcomes):
+        if one.x is not None and one.x.shape != shape:
+            one = Outcome(SHAPE, None, one.seconds, wrong_shape(shape, one.x.shape))
+            status[row] = SHAPE
+        if one.x is not None:
+            x[row] = one.x
+        elif failure is None:
+            failure = (start + row, f"{STATUS[one.status]}: {one.text}")
+    return Block(start, x, status, np.array([one.seconds for one in outcomes], np.float32), failure)
