@@ -201,6 +201,7 @@ def test_any_change_gives_a_prior_or_one_error(place, value):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            assert isinstance(restore(changed(through_json(PRIORS[key]()), path, value)), Prior)
-        except ScorefoldError as error:
-            assert len(str(error)) < 3_000
+            again = restore(changed(through_json(PRIORS[key]()), path, value))
+        except ScorefoldError:
+            return
+    assert np.isfinite(again.from_normal(np.zeros(again.dim))).all()

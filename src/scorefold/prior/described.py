@@ -22,13 +22,19 @@ from scorefold.prior.prior import Prior
 
 MOST_PARAMETERS = 1_000
 
-LAWS = """alpha anglit arcsine beta betaprime bradford burr burr12 cauchy chi chi2 cosine crystalball dgamma dweibull erlang
-expon exponpow exponweib f fatiguelife fisk foldnorm gamma gengamma genextreme genhalflogistic genlogistic gennorm genpareto
-gompertz gumbel_l gumbel_r halfcauchy halfgennorm halflogistic halfnorm hypsecant invgamma invgauss invweibull johnsonsb
-johnsonsu kappa3 laplace laplace_asymmetric levy levy_l loggamma logistic loglaplace lognorm loguniform lomax maxwell mielke
-moyal nakagami norm pareto pearson3 powerlaw powerlognorm powernorm rayleigh reciprocal rice semicircular skewcauchy skewnorm
-t trapezoid triang truncexpon truncnorm truncpareto truncweibull_min tukeylambda uniform vonmises_line wald weibull_max
-weibull_min wrapcauchy""".split()
+# fmt: off
+LAWS = [
+    "alpha", "anglit", "arcsine", "beta", "betaprime", "bradford", "burr", "burr12", "cauchy", "chi", "chi2", "cosine",
+    "crystalball", "dgamma", "dweibull", "erlang", "expon", "exponpow", "exponweib", "f", "fatiguelife", "fisk", "foldnorm",
+    "gamma", "gengamma", "genextreme", "genhalflogistic", "genlogistic", "gennorm", "genpareto", "gompertz", "gumbel_l",
+    "gumbel_r", "halfcauchy", "halfgennorm", "halflogistic", "halfnorm", "hypsecant", "invgamma", "invgauss", "invweibull",
+    "johnsonsb", "johnsonsu", "kappa3", "laplace", "laplace_asymmetric", "levy", "levy_l", "loggamma", "logistic",
+    "loglaplace", "lognorm", "loguniform", "lomax", "maxwell", "mielke", "moyal", "nakagami", "norm", "pareto", "pearson3",
+    "powerlaw", "powerlognorm", "powernorm", "rayleigh", "reciprocal", "rice", "semicircular", "skewcauchy", "skewnorm", "t",
+    "trapezoid", "triang", "truncexpon", "truncnorm", "truncpareto", "truncweibull_min", "tukeylambda", "uniform",
+    "vonmises_line", "wald", "weibull_max", "weibull_min", "wrapcauchy",
+]
+# fmt: on
 """SciPy's names of the distributions a description may hold."""
 
 MAY_BE_INFINITE = {("truncnorm", "a"), ("truncnorm", "b")}
