@@ -1,11 +1,13 @@
 """Simulations → a posterior."""
 
 from collections.abc import Sequence
+from importlib import metadata
+from platform import python_version
 
 from scorefold import methods
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.posterior import Posterior, check_count
+from scorefold.posterior import Made, Posterior, check_count
 from scorefold.simulation.cases import Simulations
 
 
@@ -29,4 +31,18 @@ def fit_many(
         raise ScorefoldError(
             f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
         )
-    return list(chosen.train(sims, seeds, progress))
+    trained = list(chosen.train(sims, seeds, progress))
+    for posterior, one, seed in zip(trained, sims, seeds, strict=True):
+        # Posteriors are frozen, and where they come from is not the method's affair.
+        object.__setattr__(posterior, "made", Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
+    return trained
+
+
+def _packages() -> dict[str, str]:
+    versions = {"python": python_version()}
+    for name in ("scorefold", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
@@ -36,6 +37,7 @@ from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 FOLDS = 5
 STEPS_A_ROUND = 50
 VALIDATION_STRATA = 4
+MOST, MOST_RUNS = 10**9, 256
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,17 @@ class Training:
     """Rounds without a better validation loss, for every member, before training stops."""
 
     def __post_init__(self) -> None:
+        settings.check(self)
         counts = (self.members, self.steps, self.batch, self.patience)
         if min(counts) < 1 or not self.learning_rates or min(self.learning_rates) <= 0 or not 0 <= self.average < 1:
             raise ScorefoldError(
                 "expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ average < 1; "
                 f"got {self}"
+            )
+        if max(counts) > MOST or self.members * len(self.learning_rates) > MOST_RUNS or not 0 <= self.weight_decay <= 1e3:
+            raise ScorefoldError(
+                f"expected at most {MOST_RUNS} members × learning rates, counts up to {MOST:,} and 0 ≤ weight_decay ≤ 1,000; "
+                f"got {self!s:.300}"
             )
 
 
