@@ -32,7 +32,7 @@ def get_sampler(sampler: Any) -> Sampler:
     if isinstance(sampler, str) and sampler in SAMPLERS:
         return SAMPLERS[sampler]
     hint = closest(sampler, list(SAMPLERS)) if isinstance(sampler, str) else f"Known: {', '.join(SAMPLERS)}."
-    raise ScorefoldError(f"expected a sampler, by name or as an object; got {sampler!r}. {hint}")
+    raise ScorefoldError(f"expected a sampler of one or more steps, by name or as an object; got {sampler!r}. {hint}")
 
 
 def check(rule: Any, sampler: Any, T: int) -> None:

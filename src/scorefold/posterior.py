@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class Posterior(ABC):
         raise ScorefoldError(f"{cls.__name__} cannot be loaded")
 
     @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> Self:
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "Posterior":
         """The posterior that gave these parts; the arrays are the expected ones, and finite."""
         raise ScorefoldError(f"{cls.__name__} cannot be loaded")
 

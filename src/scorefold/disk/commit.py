@@ -5,7 +5,6 @@ the folder around it is synced. A folder that is replaced is first renamed out o
 place: a crash between the two renames leaves both, whole, under hidden names beside the place, and nothing under the name.
 """
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -30,19 +29,17 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
             folder.rename(old)
         part.rename(folder)
         sync(folder.parent)
-    except BaseException:
+    finally:
         shutil.rmtree(part, ignore_errors=True)
         if old.exists() and not folder.exists():
             old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def sync(folder: Path) -> None:
-    """Let the folder's entries reach the disk, where folders can be synced."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Let the folder's entries reach the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

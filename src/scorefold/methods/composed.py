@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -77,7 +77,7 @@ class ComposedPosterior(Posterior):
         return {name: Spec(v.shape, v.dtype) for name, v in written.named(cls._skeleton(frame, config)).items()}
 
     @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> Self:
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "ComposedPosterior":
         """The posterior again."""
         like = cls._skeleton(frame, config)
         ensemble = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in written.named(like)])
