@@ -11,7 +11,7 @@ import scorefold as sf
 SIGNATURES = {
     "Prior": ["distribution", "names"],
     "simulate": ["prior", "simulator", "budget", "set_size", "seed", "progress"],
-    "fit": ["sims", "method", "seed", "progress"],
+    "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "further"],
 }
 
 

@@ -41,8 +41,8 @@ class Opened(NamedTuple):
     config: dict[str, Any]
     """What the writer added."""
     header: tensors.Header
-    arrays: Callable[[Mapping[str, tensors.Spec]], tensors.Arrays]
-    """Read them, if they are these."""
+    arrays: Callable[..., tensors.Arrays]
+    """arrays(expected, finite=True): read them, if they are these."""
 
 
 def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -73,7 +73,7 @@ def opened(folder: Path, format: Format) -> Iterator[Opened]:
         if strict.whole(weights["bytes"], "the size of the weights", 10, LARGEST[WEIGHTS]) != size:
             raise ModelError(f"expected {weights['bytes']:,} bytes in {WEIGHTS}; got {size:,}. The copy is not complete.")
         header = tensors.read_header(file, size)
-        yield Opened(config, header, lambda expected: tensors.read_arrays(file, header, expected, sha256))
+        yield Opened(config, header, lambda expected, finite=True: tensors.read_arrays(file, header, expected, sha256, finite))
 
 
 def holds(folder: Path, format: Format) -> bool:

@@ -9,6 +9,7 @@ to compose, and if that is demanded it is NPSE.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from scorefold.networks.standardize import Standardize, fit_standardize
 from scorefold.noise import levels
 from scorefold.sample import Sampler
 from scorefold.simulation.cases import Simulations, split
+from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.control import fit_control
 from scorefold.train.fit import Cases, Lesson, Training, fit_scores, held_out
 from scorefold.train.partition import fit_partition
@@ -63,6 +65,8 @@ class NPSE(Method):
     sampler: str | Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
 
+    resumes: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         settings.check(self, set_size=1, width=2, depth=1, T=2)
         if self.width % 2 or self.width > WIDEST or self.depth > DEEPEST or self.T > MOST_LEVELS:
@@ -73,7 +77,9 @@ class NPSE(Method):
         check_embedding(self.embedding)
         pairing.check(self.rule, self.sampler, self.T)
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[ComposedPosterior]:
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list[ComposedPosterior]:
         """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
         if self.set_size is None and sims[0].set_size == 1 and not self.composes:
             raise ScorefoldError(
@@ -86,7 +92,7 @@ class NPSE(Method):
         shape = self.network_shape(first.prior.dim, first.prior.gaussian, first.shape, first.set_size)
         grid = levels(self.schedule, self.T)
         trained = []
-        fitted = fit_scores(shape, lessons, grid, self.training, progress)
+        fitted = fit_scores(shape, lessons, grid, self.training, progress, checkpoint)
         for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
             ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
             if self.control:
