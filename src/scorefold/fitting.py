@@ -13,6 +13,7 @@ from scorefold import methods, settings
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
 from scorefold.posterior import Made, Posterior, check_count, checked_path
+from scorefold.simulation import health
 from scorefold.simulation.cases import Simulations
 from scorefold.train.checkpoint import Checkpoint
 
@@ -54,11 +55,15 @@ def fit_many(
     for seed in seeds:
         check_count("seed", seed, 0)
     chosen = methods.get(method)
+    for one in sims:
+        health.check(one)
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.gaussian) for one in sims}
     if len(shapes) != 1 or len(sims) != len(seeds):
         raise ScorefoldError(
             f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
         )
+    for one in sims:
+        health.say(one)
     kept = {}
     if checkpoint is not None:
         kept = {"checkpoint": _checkpoint(checkpoint, checkpoint_seconds, further, sims, chosen, seeds)}

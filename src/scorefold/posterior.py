@@ -20,6 +20,8 @@ from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ModelError, ScorefoldError
 from scorefold.prior import Prior, described
 
+LARGEST = 1e37
+"""Of an observation's numbers, as for simulations."""
 FORMAT = model.Format("scorefold model", 1, {})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it."""
 
@@ -197,11 +199,11 @@ class Posterior(ABC):
         """x_obs as (n, features) float64, or a ScorefoldError."""
         wanted = "(n, " + ", ".join(map(str, self.shape)) + ")" if self.shape else "(n,)"
         try:
-            x = np.asarray(x_obs, np.float64)
-        except (TypeError, ValueError):
+            x = settings.numbers("x_obs", x_obs)
+        except ScorefoldError as error:
             raise ScorefoldError(
-                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__}. For several data sets pass a "
-                "list of such arrays."
+                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__} ({error}). For several data sets "
+                "pass a list of such arrays."
             ) from None
         if x.shape[1:] != self.shape or x.ndim == 0:
             hint = " For one observation write x_obs[None]." if x.shape == self.shape else ""
@@ -220,6 +222,11 @@ class Posterior(ABC):
                 f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
                 "Leave them out if they are missing at random."
             )
+        if np.abs(x).max(initial=0.0) > LARGEST:
+            raise ScorefoldError(
+                f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
+                f"{x.flat[np.abs(x).argmax()]:.3g}"
+            )
         return x.reshape(len(x), -1)
 
 
@@ -232,8 +239,7 @@ def checked_path(folder: Any) -> Path:
 
 def check_count(name: str, value: Any, least: int) -> None:
     """A whole number of at least so many, or a ScorefoldError."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r}")
+    settings.count(name, value, least)
 
 
 def _depth(value: Any) -> int:

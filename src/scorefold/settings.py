@@ -35,6 +35,30 @@ def check(settings: Any, **least: int) -> None:
             raise ScorefoldError(f"expected {name} of {kind.__name__} to be at least {least[name]}; got {value!r:.80}")
 
 
+def count(name: str, value: Any, least: int) -> int:
+    """A whole number of at least so many, or a ScorefoldError."""
+    if not fits(value, int) or value < least:
+        raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}")
+    return int(value)
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """An array of float64, or a ScorefoldError: numbers as text, complex ones and dates are not taken for such."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ScorefoldError(f"expected {name} without masked values, which are missing ones; got {np.ma.count_masked(value)}")
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "biufO" and not (array.dtype.kind == "O" and any(map(_wordy, array.flat))):
+            return np.asarray(array, np.float64)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    raise ScorefoldError(f"expected {name} to be numbers; got {type(value).__name__}: {value!r:.80}")
+
+
+def _wordy(value: Any) -> bool:
+    return isinstance(value, str | bytes | complex)
+
+
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind)

@@ -11,6 +11,9 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 
+LARGEST = 1e37
+"""Of an observation's numbers: twice as far, single precision ends."""
+
 
 class Plan(NamedTuple):
     """Which parameters to simulate, and which case each simulator call belongs to."""
@@ -91,9 +94,9 @@ def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int)
     place = np.arange(len(case)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     sets = np.zeros((len(planned.theta), set_size, *x.shape[1:]), np.float32)
     sets[case, place] = x
-    if not np.isfinite(sets).all():
+    if not np.isfinite(sets).all() or np.abs(sets).max(initial=0) > LARGEST:
         raise ScorefoldError(
-            "expected observations that fit in single precision (below 3.4e38); got larger ones. "
+            f"expected observations that fit in single precision (within ±{LARGEST:.0e}); got larger ones. "
             "Rescale what the simulator returns, for instance by taking logarithms."
         )
     some = sizes > 0

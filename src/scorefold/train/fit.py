@@ -16,6 +16,7 @@ With sets of several observations every other case is thinned to a random part o
 """
 
 import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +28,7 @@ import numpy as np
 import optax
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
 from scorefold.networks.standardize import Standardize
@@ -40,6 +41,7 @@ FOLDS = 5
 STEPS_A_ROUND = 50
 VALIDATION_STRATA = 4
 MOST, MOST_RUNS = 10**9, 256
+MOST_SKIPPED = 0.01
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,7 @@ def _choose(
     chosen = int(np.argmin(losses))
     rows = slice(chosen * training.members, (chosen + 1) * training.members)
     finite = np.where(np.isfinite(validation[rows]), validation[rows], np.inf)
+    _say_how_it_went(int(runs.skipped[rows].sum()), int(runs.step[rows].sum()), finite, runs.network.shape.base)
     history = History(
         train=train[rows],
         validation=validation[rows],
@@ -401,3 +404,20 @@ def _choose(
         skipped=int(runs.skipped[rows].sum()),
     )
     return jax.tree.map(lambda v: v[rows], runs.best), history
+
+
+def _say_how_it_went(skipped: int, steps: int, validation: np.ndarray, base: bool) -> None:
+    """Warn of training that did not work; with a base, a network that adds nothing may be right."""
+    if skipped > MOST_SKIPPED * max(steps, 1):
+        warnings.warn(
+            f"{skipped:,} of {steps:,} training steps were left out because the gradient was not finite. The weights of the "
+            "lowest validation loss are kept; look for enormous values in the observations, or lower the learning rate.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
+    elif not base and (validation.argmin(axis=1) == 0).all():
+        warnings.warn(
+            "training did not get better than the random weights it started from. Lower the learning rate, or simulate more.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
