@@ -65,8 +65,9 @@ SCALARS = st.one_of(
     st.dates(), st.just(Ellipsis), st.just(NotImplemented), st.just(float), st.just(len), st.just(object()),
 )  # fmt: skip
 DTYPES = st.sampled_from(["f8", "f4", "f2", "i8", "u1", "?", "c8", "U2", "S2", "O", "M8[s]", "m8[s]", "V4"])
+ODD = {"O": np.array([[1, "a", None]], object), "V4": np.zeros((1, 3), "V4")}
 ARRAYS = DTYPES.flatmap(
-    lambda dtype: st.just(np.array([[1, "a", None]], object)) if dtype == "O"
+    lambda dtype: st.just(ODD[dtype]) if dtype in ODD
     else hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
 )  # fmt: skip
 GARBAGE = st.recursive(
