@@ -373,8 +373,8 @@ REFUSED = {
     "u NaN": (lambda: PRIORS["mixed"]().from_normal([1, np.nan, 0]), "NaN in 1 of 3 values"),
     "wrong shape": (lambda: PRIORS["mixed"]().log_prob(np.zeros((5, 2))), r"\(\.\.\., 3\).*\(5, 2\)"),
     "a number for theta": (lambda: Prior({"a": NORM}).to_normal(np.array(0.0)), r"got shape \(\)"),
-    "negative count": (lambda: Prior({"a": NORM}).sample(-1, seed=0), "count ≥ 0"),
-    "negative seed": (lambda: Prior({"a": NORM}).sample(1, seed=-1), "seed ≥ 0"),
+    "negative count": (lambda: Prior({"a": NORM}).sample(-1, seed=0), "count to be a whole number ≥ 0"),
+    "negative seed": (lambda: Prior({"a": NORM}).sample(1, seed=-1), "seed to be a whole number ≥ 0"),
 }
 
 

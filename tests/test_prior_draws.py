@@ -234,7 +234,7 @@ REFUSED = {
     "theta NaN": (lambda: make("bounded").to_normal([np.nan, 3, -2, 12]), "'a' finite"),
     "u NaN": (lambda: make("bounded").from_normal([np.nan, 0, 0, 0]), "NaN in 1 of 4"),
     "wrong shape": (lambda: make("bounded").from_normal(np.zeros((5, 3))), r"\(\.\.\., 4\).*\(5, 3\)"),
-    "negative count": (lambda: make("bounded").sample(-1, seed=0), "count ≥ 0"),
+    "negative count": (lambda: make("bounded").sample(-1, seed=0), "count to be a whole number ≥ 0"),
 }
 
 

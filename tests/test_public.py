@@ -12,7 +12,7 @@ SIMULATE_KEYWORDS = ["store", "executor", "workers", "timeout", "memory", "max_f
 SIGNATURES = {
     "Prior": ["distribution", "names"],
     "simulate": ["prior", "simulator", "budget", "set_size", "seed", "progress", *SIMULATE_KEYWORDS],
-    "fit": ["sims", "method", "seed", "progress"],
+    "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "further"],
 }
 
 

@@ -15,7 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 LONGEST = 500
 
-ASSEMBLY = {"types", "errors", "progress", "noise", "sets", "prior", "simulation"}
+ASSEMBLY = {"types", "errors", "settings", "disk", "progress", "noise", "sets", "prior", "simulation"}
 ASSEMBLY |= {"networks", "train", "compose", "sample", "methods"}
 ALL = ASSEMBLY | {"pairing", "posterior", "fitting", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
 
@@ -23,18 +23,20 @@ ALL = ASSEMBLY | {"pairing", "posterior", "fitting", "artifact", "diagnose", "ta
 MAY_IMPORT = {
     "types": set(),
     "errors": set(),
+    "settings": {"errors"},
+    "disk": {"errors"},
     "progress": set(),
     "noise": {"types", "errors"},
     "sets": {"types", "noise"},
-    "prior": {"types", "noise", "errors"},
-    "simulation": {"types", "prior", "errors", "progress"},
-    "networks": {"types", "noise", "sets", "errors"},
-    "train": {"types", "noise", "networks", "errors", "progress"},
-    "compose": {"types", "noise", "sets"},
-    "sample": {"types", "noise", "sets"},
+    "prior": {"types", "noise", "errors", "settings"},
+    "simulation": {"types", "prior", "errors", "settings", "progress"},
+    "networks": {"types", "noise", "sets", "errors", "settings"},
+    "train": {"types", "noise", "networks", "errors", "settings", "disk", "progress"},
+    "compose": {"types", "noise", "sets", "errors", "settings"},
+    "sample": {"types", "noise", "sets", "errors", "settings"},
     "methods": ASSEMBLY | {"pairing", "posterior"},
     "pairing": {"compose", "sample", "networks", "errors"},
-    "posterior": {"prior", "errors"},
+    "posterior": {"prior", "errors", "settings", "disk"},
     "fitting": ASSEMBLY | {"posterior"},
     "artifact": ASSEMBLY | {"posterior"},
     "diagnose": {"types", "errors"},

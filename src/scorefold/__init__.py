@@ -13,8 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scorefold.artifact import load
     from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
-    from scorefold.errors import ScorefoldError
+    from scorefold.errors import Interrupted, ModelError, ScorefoldError
     from scorefold.fitting import fit, fit_many
     from scorefold.methods.npse import NPSE
     from scorefold.networks.embedding import Attention, Convolution
@@ -39,9 +40,11 @@ _HOMES = {
     "Draws": "posterior",
     "Flow": "sample",
     "Gauss": "compose",
+    "Interrupted": "errors",
     "Jac": "compose",
     "Langevin": "sample",
     "Metropolis": "sample",
+    "ModelError": "errors",
     "NPSE": "methods.npse",
     "Posterior": "posterior",
     "Prior": "prior",
@@ -53,6 +56,7 @@ _HOMES = {
     "Transitions": "sample",
     "fit": "fitting",
     "fit_many": "fitting",
+    "load": "artifact",
     "simulate": "simulation.run",
 }
 
@@ -68,9 +72,11 @@ __all__ = [
     "Draws",
     "Flow",
     "Gauss",
+    "Interrupted",
     "Jac",
     "Langevin",
     "Metropolis",
+    "ModelError",
     "Posterior",
     "Prior",
     "ScorefoldError",
@@ -81,6 +87,7 @@ __all__ = [
     "Transitions",
     "fit",
     "fit_many",
+    "load",
     "simulate",
 ]
 

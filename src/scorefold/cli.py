@@ -107,6 +107,7 @@ def infer(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of simulations, training, observations and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures, draws and the summary.")] = Path("infer"),
+    save: Annotated[Path | None, typer.Option(help="Keep the trained model in this new folder, for sf.load.")] = None,
 ) -> None:
     """Simulate, train and draw on a task, and compare with its true posterior."""
     from scorefold import infer as run
@@ -117,14 +118,20 @@ def infer(
     _known("--method", lambda: methods.get(method))
     _known("--rule", lambda: rule and pairing.get_rule(rule))
     _known("--sampler", lambda: sampler and pairing.get_sampler(sampler))
+    if save is not None and (save.is_symlink() or save.exists()):
+        raise typer.BadParameter(f"{save} is there already; name a new folder", param_hint="--save")
     _make(out)
     console = _console()
     in_a_set = set_size or {"f-npse": 1, "npse": n}.get(method, SET_SIZE)
     settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler)
     result = run.infer(settings, console)
     run.write(result, out)
+    if save is not None:
+        result.posterior.save(save)
     console.print(run.table(result))
     console.print(f"\nFigures, draws and summary are in {out}; start with corner.png.", soft_wrap=True)
+    if save is not None:
+        console.print(f"The model is in {save}: sf.load({str(save)!r}).", soft_wrap=True)
 
 
 def _known(option: str, look_up: Callable[[], object]) -> None:
@@ -160,6 +167,6 @@ def main() -> None:
     except ScorefoldError as error:
         print(f"scorefold: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("scorefold: stopped", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"scorefold: {stop or 'stopped'}", file=sys.stderr)
         sys.exit(1)

@@ -9,6 +9,14 @@ class SimulatorError(ScorefoldError):
     """The user's simulator raised, or returned something that is not an observation."""
 
 
+class ModelError(ScorefoldError):
+    """A folder is not a model (or a checkpoint) as scorefold writes it, or cannot be written."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped from outside, and its state is kept; the message says how to go on."""
+
+
 class ScorefoldWarning(UserWarning):
     """Something was done that the caller should know about."""
 

@@ -1,32 +1,113 @@
 """Simulations → a posterior."""
 
+import hashlib
+import os
 from collections.abc import Sequence
+from importlib import metadata
+from platform import python_version
+from typing import Any
 
-from scorefold import methods
+import numpy as np
+
+from scorefold import methods, settings
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.posterior import Posterior, check_count
+from scorefold.posterior import Made, Posterior, check_count, checked_path
+from scorefold.simulation import health
 from scorefold.simulation.cases import Simulations
+from scorefold.train.checkpoint import Checkpoint
 
 
-def fit(sims: Simulations, method: str | Method = "f-npse", seed: int = 0, progress: bool = False) -> Posterior:
-    """Train on simulations, and get a posterior for any observations from the same simulator."""
-    return fit_many([sims], method, [seed], progress)[0]
+def fit(
+    sims: Simulations,
+    method: str | Method = "f-npse",
+    seed: int = 0,
+    progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: int | float = 60,
+    further: bool = True,
+) -> Posterior:
+    """Train on simulations, and get a posterior for any observations from the same simulator.
+
+    With a folder as `checkpoint` training keeps its state there every so many seconds and when it is stopped by Ctrl-C or
+    SIGTERM (then it raises `Interrupted`). The same call goes on where it stood, and ends with the same posterior as if it had
+    never been stopped; with `further=False` it returns the best so far.
+    """
+    return fit_many([sims], method, [seed], progress, checkpoint, checkpoint_seconds, further)[0]
 
 
 def fit_many(
-    sims: Sequence[Simulations], method: str | Method = "f-npse", seeds: Sequence[int] = (0,), progress: bool = False
+    sims: Sequence[Simulations],
+    method: str | Method = "f-npse",
+    seeds: Sequence[int] = (0,),
+    progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: int | float = 60,
+    further: bool = True,
 ) -> list[Posterior]:
     """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more."""
+    for name, values in (("sims", sims), ("seeds", seeds)):
+        if not isinstance(values, list | tuple) or (name == "sims" and isinstance(values, Simulations)):
+            raise ScorefoldError(f"expected {name} as a list; got {type(values).__name__}. For one training use sf.fit.")
     for one in sims:
         if not isinstance(one, Simulations):
             raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(one).__name__}")
     for seed in seeds:
         check_count("seed", seed, 0)
     chosen = methods.get(method)
+    for one in sims:
+        health.check(one)
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.gaussian) for one in sims}
     if len(shapes) != 1 or len(sims) != len(seeds):
         raise ScorefoldError(
             f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
         )
-    return list(chosen.train(sims, seeds, progress))
+    for one in sims:
+        health.say(one)
+    kept = {}
+    if checkpoint is not None:
+        kept = {"checkpoint": _checkpoint(checkpoint, checkpoint_seconds, further, sims, chosen, seeds)}
+    elif further is not True:
+        raise ScorefoldError("expected further=False only with checkpoint=FOLDER, of which it takes the best so far")
+    trained = list(chosen.train(sims, seeds, progress, **kept))
+    for posterior, one, seed in zip(trained, sims, seeds, strict=True):
+        # Posteriors are frozen, and where they come from is not the method's affair.
+        object.__setattr__(posterior, "made", Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
+    return trained
+
+
+def _checkpoint(
+    folder: Any, seconds: Any, further: Any, sims: Sequence[Simulations], method: Method, seeds: Sequence[int]
+) -> Checkpoint:
+    path = checked_path(folder)
+    if not method.resumes:
+        raise ScorefoldError(f"expected a method that keeps checkpoints; {type(method).__name__} does not. Leave it out.")
+    if not settings.fits(seconds, float) or seconds < 0 or not isinstance(further, bool):
+        raise ScorefoldError(
+            f"expected checkpoint_seconds ≥ 0, and further to be True or False; got {seconds!r:.60}, {further!r:.60}"
+        )
+    fingerprint = {
+        "method": settings.describe(method),
+        "seeds": [int(seed) for seed in seeds],
+        "simulations": [_hash(one) for one in sims],
+        "shape": [[len(one.theta), one.prior.dim, one.set_size, *one.shape] for one in sims],
+    }
+    return Checkpoint(path, fingerprint, float(seconds), further)
+
+
+def _hash(sims: Simulations) -> str:
+    """SHA-256 of everything that training sees of the simulations."""
+    digest = hashlib.sha256(repr(sims.prior.describe()).encode())
+    for array in (sims.theta, sims.x, sims.sizes, sims.origin):
+        digest.update(f"{array.shape} {array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _packages() -> dict[str, str]:
+    versions = {"python": python_version()}
+    for name in ("scorefold", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions

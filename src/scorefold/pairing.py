@@ -27,12 +27,20 @@ def get_rule(rule: Any) -> Rule:
 
 def get_sampler(sampler: Any) -> Sampler:
     """A sampler by its name, or the one that was given."""
-    if isinstance(sampler, Sampler) and getattr(sampler, "steps", 1) >= 1:
+    if isinstance(sampler, Sampler):
         return sampler
     if isinstance(sampler, str) and sampler in SAMPLERS:
         return SAMPLERS[sampler]
     hint = closest(sampler, list(SAMPLERS)) if isinstance(sampler, str) else f"Known: {', '.join(SAMPLERS)}."
     raise ScorefoldError(f"expected a sampler of one or more steps, by name or as an object; got {sampler!r}. {hint}")
+
+
+def check(rule: Any, sampler: Any, T: int) -> None:
+    """A rule and a sampler of T levels at most, or None for either; else a ScorefoldError."""
+    if rule is not None:
+        get_rule(rule)
+    if sampler is not None and (get_sampler(sampler).levels or 2) > T:
+        raise ScorefoldError(f"expected a sampler of at most T = {T} levels; got {sampler}. Give it fewer: levels={T}.")
 
 
 def pair(rule: Any, sampler: Any, sets: int, shape: Shape) -> tuple[Rule, Sampler]:

@@ -4,15 +4,26 @@ Every method has its own final class below this abstract one, which checks what 
 observations is in `methods/`.
 """
 
+import os
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from scorefold.errors import ScorefoldError
-from scorefold.prior import Prior
+from scorefold import settings
+from scorefold.disk import model
+from scorefold.disk.tensors import Arrays, Spec
+from scorefold.errors import ModelError, ScorefoldError
+from scorefold.prior import Prior, described
+
+LARGEST = 1e37
+"""Of an observation's numbers, as for simulations."""
+FORMAT = model.Format("scorefold model", 1, {})
+"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it."""
 
 
 @runtime_checkable
@@ -66,8 +77,39 @@ class Drawn(NamedTuple):
     how: Any
 
 
+class Made(NamedTuple):
+    """Where a posterior comes from."""
+
+    seed: int
+    """Of training."""
+    simulation_seed: int
+    budget: int
+    """Simulator calls."""
+    failed: int
+    """Of them."""
+    packages: dict[str, str]
+    """Versions that trained it."""
+
+
+class Frame(NamedTuple):
+    """What is known of a posterior on disk before its arrays are read."""
+
+    method: Any
+    dim: int
+    gaussian: bool
+    """Whether the prior is N(0, I) in its space."""
+    shape: tuple[int, ...]
+    numbers: int
+    """In the file, of all arrays together: what cannot fit into them is refused before it is built."""
+
+
 class Posterior(ABC):
-    """What `fit` returns. Abstract: methods have a final class each."""
+    """What `fit` returns. Abstract: methods have a final class each.
+
+    To be saved, a class says what it is made of besides prior, method and shape: `parts` gives plain JSON and arrays,
+    `expected` the arrays' shapes from that JSON, and `from_parts` makes the posterior again. It gets a line in
+    `artifact.POSTERIORS`, and its settings in `artifact.SETTINGS`.
+    """
 
     prior: Prior
     method: Any
@@ -77,10 +119,55 @@ class Posterior(ABC):
     """Of one observation."""
     options: ClassVar[tuple[str, ...]] = ()
     """What `sample` takes besides observations, draws and seed."""
+    kind: ClassVar[str] = ""
+    """Its name in files."""
+    made: Made | None = None
+    """Where it comes from; `fit` says so."""
 
     @abstractmethod
     def draw(self, *args: Any, **how: Any) -> Drawn:
         """draw(x (n, features), draws, seed (two whole numbers), **options): draws for finite observations."""
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """What was trained: plain JSON, and arrays by name ("prior." in front is the prior's)."""
+        raise ScorefoldError(f"a posterior of {type(self.method).__name__} cannot be saved")
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """Which arrays belong to this JSON, which comes from a file and is not to be trusted."""
+        raise ScorefoldError(f"{cls.__name__} cannot be loaded")
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "Posterior":
+        """The posterior that gave these parts; the arrays are the expected ones, and finite."""
+        raise ScorefoldError(f"{cls.__name__} cannot be loaded")
+
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
+        """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
+
+        A model that is there already is replaced only with `overwrite`, and anything else never.
+        """
+        path = checked_path(folder)
+        if path.is_symlink() or path.exists():
+            ours = model.holds(path, FORMAT)
+            if not ours or not overwrite:
+                why = "a model. Write save(folder, overwrite=True) to replace it" if ours else "something else, which is kept"
+                raise ModelError(f"expected a new folder; at {path} there is {why}.")
+        config, arrays = self.parts()
+        about = {
+            "kind": self.kind,
+            "prior": described.describe(self.prior),
+            "method": settings.describe(self.method),
+            "shape": [int(n) for n in self.shape],
+            "made": None if self.made is None else self.made._asdict(),
+            "trained": config,
+        }
+        own = {f"prior.{name}": array for name, array in described.arrays(self.prior).items()}
+        try:
+            model.write(path, FORMAT, about, {**arrays, **own})
+        except OSError as error:
+            raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
+        return path
 
     def sample(self, x_obs: Any, draws: int = 1_000, seed: int = 0, **how: Any) -> Any:
         """`Draws` from p(θ | x_1 … x_n) for `x_obs` of shape (n, *shape), or a list of them for a list of such.
@@ -112,11 +199,11 @@ class Posterior(ABC):
         """x_obs as (n, features) float64, or a ScorefoldError."""
         wanted = "(n, " + ", ".join(map(str, self.shape)) + ")" if self.shape else "(n,)"
         try:
-            x = np.asarray(x_obs, np.float64)
-        except (TypeError, ValueError):
+            x = settings.numbers("x_obs", x_obs)
+        except ScorefoldError as error:
             raise ScorefoldError(
-                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__}. For several data sets pass a "
-                "list of such arrays."
+                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__} ({error}). For several data sets "
+                "pass a list of such arrays."
             ) from None
         if x.shape[1:] != self.shape or x.ndim == 0:
             hint = " For one observation write x_obs[None]." if x.shape == self.shape else ""
@@ -135,13 +222,24 @@ class Posterior(ABC):
                 f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
                 "Leave them out if they are missing at random."
             )
+        if np.abs(x).max(initial=0.0) > LARGEST:
+            raise ScorefoldError(
+                f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
+                f"{x.flat[np.abs(x).argmax()]:.3g}"
+            )
         return x.reshape(len(x), -1)
+
+
+def checked_path(folder: Any) -> Path:
+    """A path, or a ScorefoldError."""
+    if not isinstance(folder, str | os.PathLike) or not str(folder) or "\0" in str(folder):
+        raise ScorefoldError(f"expected the path of a folder; got {folder!r:.80}")
+    return Path(folder)
 
 
 def check_count(name: str, value: Any, least: int) -> None:
     """A whole number of at least so many, or a ScorefoldError."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
-        raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r}")
+    settings.count(name, value, least)
 
 
 def _depth(value: Any) -> int:

@@ -20,12 +20,17 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
 from scorefold.compose.factorized import Diffused
+from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
 from scorefold.sets import Score, SetScores
 from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 CLUSTERING_STEPS = 2
+LARGEST_BATCH = 100_000
+MOST_ANCHORS = 64
+"""No cloud has fewer draws than twice as many."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,11 @@ class Damped:
     batch: int = 128
     anchors: int = 8
     reversible: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settings.check(self, batch=1, anchors=1)
+        if self.batch > LARGEST_BATCH or self.anchors > MOST_ANCHORS:
+            raise ScorefoldError(f"expected batch up to {LARGEST_BATCH:,} and anchors up to {MOST_ANCHORS}; got {self}")
 
     def score(self, sets: SetScores) -> Score:
         """The composed score."""

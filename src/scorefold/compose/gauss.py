@@ -17,9 +17,14 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
+from scorefold import settings
+from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
 from scorefold.sets import Chunk, Score, SetScores
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
+
+FEWEST, MOST = 20, 100_000
+"""Pilot draws: a covariance needs some."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,11 @@ class Gauss:
 
     pilots: int = 0
     reversible: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        settings.check(self)
+        if self.pilots != 0 and not FEWEST <= self.pilots <= MOST:
+            raise ScorefoldError(f"expected pilots to be 0 or {FEWEST} to {MOST:,}; got {self.pilots}")
 
     def score(self, sets: SetScores) -> Score:
         """The composed score."""

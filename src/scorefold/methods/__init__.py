@@ -15,9 +15,9 @@ def get(method: str | Method) -> Method:
     """A method by its name, or the configured one that was given."""
     if isinstance(method, Method):
         return method
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ScorefoldError(
-            f"unknown method {method!r}. {closest(str(method), list(METHODS))} A configured method object such as "
+            f"unknown method {method!r:.60}. {closest(str(method)[:60], list(METHODS))} A configured method object such as "
             "sf.NPSE(width=128) works too."
         )
     return METHODS[method]

@@ -1,7 +1,7 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,14 +12,18 @@ import numpy as np
 
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.gauss import positive
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
-from scorefold.networks.ensemble import ScoreEnsemble, bucket
+from scorefold.disk import strict
+from scorefold.disk.tensors import Arrays, Spec
+from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.methods import written
+from scorefold.networks.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.noise import Level, levels
 from scorefold.pairing import pair
-from scorefold.posterior import Drawn, Posterior
+from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample import Flow, Info, Metropolis, Sampler
 from scorefold.sets import SetScores
+from scorefold.train.control import knots_of
 from scorefold.train.fit import History
 from scorefold.train.partition import PartitionTable, cut
 from scorefold.types import Array, Cloud, Float, Key, new_key
@@ -53,6 +57,47 @@ class ComposedPosterior(Posterior):
     shape: tuple[int, ...]
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+    kind: ClassVar[str] = "composed"
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """The largest set, history and table; the ensemble's arrays by their path."""
+        config = {
+            "largest_set": int(self.ensemble.network.shape.largest_set),
+            "history": written.history(self.history),
+            "partition": written.table(self.table),
+        }
+        return config, {name: np.asarray(array) for name, array in written.named(self.ensemble).items()}
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """The arrays of an ensemble of these sizes."""
+        strict.keys(config, ("largest_set", "history", "partition"), "what was trained")
+        written.read_history(config["history"])
+        written.read_table(config["partition"], cls._largest_set(frame, config))
+        return {name: Spec(v.shape, v.dtype) for name, v in written.named(cls._skeleton(frame, config)).items()}
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "ComposedPosterior":
+        """The posterior again."""
+        like = cls._skeleton(frame, config)
+        ensemble = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in written.named(like)])
+        written.check(ensemble)
+        table = written.read_table(config["partition"], cls._largest_set(frame, config))
+        return cls(prior, frame.method, ensemble, written.read_history(config["history"]), table, frame.shape)
+
+    @staticmethod
+    def _largest_set(frame: Frame, config: Mapping[str, Any]) -> int:
+        return strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
+
+    @classmethod
+    def _skeleton(cls, frame: Frame, config: Mapping[str, Any]) -> ScoreEnsemble:
+        method, members = frame.method, frame.method.training.members
+        shape = method.network_shape(frame.dim, frame.gaussian, frame.shape, cls._largest_set(frame, config))
+        if fewest_numbers(shape, members) > frame.numbers:
+            raise ModelError(
+                f"expected the weights of {members} networks of width {shape.width}; the file is too small for them"
+            )
+        return skeleton(shape, members, len(knots_of(method.T)) if method.control else None)
 
     def draw(
         self,

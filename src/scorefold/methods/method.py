@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from scorefold.posterior import Posterior
 from scorefold.simulation.cases import Simulations
@@ -9,6 +10,9 @@ from scorefold.simulation.cases import Simulations
 
 class Method(ABC):
     """A configured method. Abstract: every method has a final class, a frozen dataclass of its settings."""
+
+    resumes: ClassVar[bool] = False
+    """Whether `train` takes a checkpoint to go on from."""
 
     @abstractmethod
     def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> Sequence[Posterior]:

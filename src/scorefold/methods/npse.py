@@ -6,18 +6,21 @@ modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023).
 to compose, and if that is demanded it is NPSE.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import pairing, settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.methods.composed import ComposedPosterior
 from scorefold.methods.method import Method
-from scorefold.networks.embedding import Embedding
+from scorefold.networks.embedding import Embedding, check_embedding
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
 from scorefold.networks.score import Shape
@@ -25,9 +28,14 @@ from scorefold.networks.standardize import Standardize, fit_standardize
 from scorefold.noise import levels
 from scorefold.sample import Sampler
 from scorefold.simulation.cases import Simulations, split
+from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.control import fit_control
 from scorefold.train.fit import Cases, Lesson, Training, fit_scores, held_out
 from scorefold.train.partition import fit_partition
+
+WIDEST = 16_384
+DEEPEST = 64
+MOST_LEVELS = 100_000
 
 
 @dataclass(frozen=True)
@@ -57,12 +65,21 @@ class NPSE(Method):
     sampler: str | Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
 
-    def __post_init__(self) -> None:
-        if min(self.set_size or 1, self.width, self.depth) < 1 or self.set_size == 0 or self.width % 2:
-            raise ScorefoldError(f"expected set_size and depth ≥ 1 and an even width ≥ 2; got {self}")
-        levels(self.schedule, self.T)
+    resumes: ClassVar[bool] = True
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[ComposedPosterior]:
+    def __post_init__(self) -> None:
+        settings.check(self, set_size=1, width=2, depth=1, T=2)
+        if self.width % 2 or self.width > WIDEST or self.depth > DEEPEST or self.T > MOST_LEVELS:
+            raise ScorefoldError(
+                f"expected an even width up to {WIDEST:,}, depth up to {DEEPEST} and T up to {MOST_LEVELS:,}; got {self}"
+            )
+        levels(self.schedule, self.T)
+        check_embedding(self.embedding)
+        pairing.check(self.rule, self.sampler, self.T)
+
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list[ComposedPosterior]:
         """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
         if self.set_size is None and sims[0].set_size == 1 and not self.composes:
             raise ScorefoldError(
@@ -72,21 +89,10 @@ class NPSE(Method):
         sims = [split(one, self.set_size or one.set_size) for one in sims]
         lessons = [self._lesson(one, seed) for one, seed in zip(sims, seeds, strict=True)]
         first = sims[0]
-        shape = Shape(
-            dim=first.prior.dim,
-            x=int(np.prod(first.shape)),
-            largest_set=first.set_size,
-            width=self.width,
-            depth=self.depth,
-            conservative=self.conservative,
-            base=self.base,
-            learns_prior=not first.prior.gaussian,
-            observation=first.shape,
-            embedding=self.embedding,
-        )
+        shape = self.network_shape(first.prior.dim, first.prior.gaussian, first.shape, first.set_size)
         grid = levels(self.schedule, self.T)
         trained = []
-        fitted = fit_scores(shape, lessons, grid, self.training, progress)
+        fitted = fit_scores(shape, lessons, grid, self.training, progress, checkpoint)
         for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
             ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
             if self.control:
@@ -95,6 +101,21 @@ class NPSE(Method):
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
+
+    def network_shape(self, dim: int, gaussian: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
+        """The network that these settings mean for a prior and simulations."""
+        return Shape(
+            dim=dim,
+            x=math.prod(observation),
+            largest_set=largest_set,
+            width=self.width,
+            depth=self.depth,
+            conservative=self.conservative,
+            base=self.base,
+            learns_prior=not gaussian,
+            observation=observation,
+            embedding=self.embedding,
+        )
 
     def _lesson(self, sims: Simulations, seed: int) -> Lesson:
         """Standardised cases with their Gaussian base, and who holds out what."""

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError, closest
 from scorefold.networks.resmlp import Linear
 from scorefold.types import Array, Float, Key
@@ -40,6 +41,7 @@ CELLS = {1: 8, 2: 4}
 """Cells kept apart along an axis, by the number of axes."""
 MOST_TOKENS = 2048
 """Attention compares every token with every other."""
+MOST_LAYERS, WIDEST = 32, 4096
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,14 @@ class Convolution:
     """1 for a series, 2 for an image; by default 2 axes of which the last is longer than 8 are an image, as are 3."""
 
     def __post_init__(self) -> None:
+        settings.check(self)
         if not self.channels or min(*self.channels, self.kernel, self.out) < 1 or self.axes not in (None, 1, 2):
             raise ScorefoldError(
                 f"expected at least one layer, channels, kernel and out ≥ 1, and axes 1, 2 or None; got {self}."
+            )
+        if len(self.channels) > MOST_LAYERS or max(*self.channels, self.kernel, self.out) > WIDEST:
+            raise ScorefoldError(
+                f"expected at most {MOST_LAYERS} layers, and nothing wider than {WIDEST:,}; got {self!s:.200}."
             )
 
     def __call__(self, shape: Shape, key: Key) -> "ConvolutionNetwork":
@@ -114,6 +121,9 @@ class Attention:
     out: int = 32
 
     def __post_init__(self) -> None:
+        settings.check(self)
+        if max(self.width, self.out) > WIDEST or self.layers > MOST_LAYERS:
+            raise ScorefoldError(f"expected at most {MOST_LAYERS} layers, and nothing wider than {WIDEST:,}; got {self}.")
         if min(self.width, self.heads, self.layers, self.out) < 1 or self.width % (2 * self.heads):
             raise ScorefoldError(f"expected sizes ≥ 1 and a width that 2 · heads divides; got {self}.")
 
@@ -198,17 +208,26 @@ class Trainable(eqx.Module):
         return eqx.combine(self.arrays, self.rest)(x)
 
 
-def build(embedding: Embedding, shape: Shape, key: Key) -> Any:
-    """The module of a word, of a configured embedding or of a user's function, once it maps zeros to a finite vector."""
-    if isinstance(embedding, str):
-        if embedding not in EMBEDDINGS:
-            raise ScorefoldError(f"unknown embedding {embedding!r}. {closest(embedding, list(EMBEDDINGS))}")
-        embedding = EMBEDDINGS[embedding]()
-    if not callable(embedding) or isinstance(embedding, eqx.Module):
+def check_embedding(embedding: Any) -> None:
+    """A known word, a configuration or a function, or nothing; else a ScorefoldError."""
+    if isinstance(embedding, str) and embedding not in EMBEDDINGS:
+        raise ScorefoldError(f"unknown embedding {embedding!r:.60}. {closest(embedding[:60], list(EMBEDDINGS))}")
+    if (
+        embedding is not None
+        and not isinstance(embedding, str)
+        and (not callable(embedding) or isinstance(embedding, eqx.Module))
+    ):
         raise ScorefoldError(
             f"expected an embedding as a word, a configuration such as Convolution() or a function (shape, key) that makes an "
             f"equinox module; got {embedding!r:.60}. Write lambda shape, key: MyModule(..., key=key)."
         )
+
+
+def build(embedding: Embedding, shape: Shape, key: Key) -> Any:
+    """The module of a word, of a configured embedding or of a user's function, once it maps zeros to a finite vector."""
+    check_embedding(embedding)
+    if isinstance(embedding, str):
+        embedding = EMBEDDINGS[embedding]()
     if not shape or min(shape) < 1:
         raise ScorefoldError(f"expected observations with at least one axis and none of length 0; got shape {shape}.")
     module, y = _made_and_tried(embedding, shape, key)

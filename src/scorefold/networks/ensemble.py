@@ -6,6 +6,7 @@ depends on the size is computed for those.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 import equinox as eqx
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 
 from scorefold.networks.control import Control
 from scorefold.networks.gaussian_base import GaussianBase
-from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork, residual_scale
+from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork, Shape, residual_scale
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
 from scorefold.sets import SetScores
@@ -202,6 +203,34 @@ class EnsembleSets(SetScores):
             return out.reshape(*pairs.shape[:2], -1)
 
         return jnp.mean(jax.lax.map(one, (self.ensemble.network, parts, self.join)), axis=0)
+
+
+@lru_cache(maxsize=8)
+def skeleton(shape: Shape, members: int, knots: int | None) -> ScoreEnsemble:
+    """An ensemble of these sizes with shapes and types in place of its arrays; nothing is allocated."""
+    dim, x = shape.dim, shape.x
+    smallest = 0 if shape.learns_prior else 1
+    sizes = shape.largest_set - smallest + 1
+
+    def make(key: Array) -> ScoreEnsemble:
+        network = jax.vmap(lambda k: ScoreNetwork(shape, key=k))(jax.random.split(key, members))
+        base, control = None, None
+        if shape.base:
+            line = jnp.zeros((sizes, dim, x)), jnp.zeros((sizes, dim))
+            base = GaussianBase(*line, jnp.zeros((sizes, dim, dim)), jnp.zeros((sizes, dim)), smallest)
+        if knots is not None:
+            table = jnp.zeros((knots, dim)), jnp.zeros((knots, dim, dim))
+            control = Control(jnp.zeros(knots), jnp.zeros(knots), *table)
+        return ScoreEnsemble(network, Standardize(jnp.zeros(x), jnp.zeros(x)), base, control)
+
+    return eqx.filter_eval_shape(make, jax.random.key(0))
+
+
+def fewest_numbers(shape: Shape, members: int) -> int:
+    """A lower bound of how many numbers such an ensemble has, by arithmetic alone."""
+    mlps = (3 * shape.depth + 2) * shape.width**2 + (shape.dim + shape.largest_set) * shape.width
+    base = shape.largest_set * shape.dim * (shape.x + shape.dim) if shape.base else 0
+    return members * mlps + base + 2 * shape.x
 
 
 def bucket(sets: int) -> int:

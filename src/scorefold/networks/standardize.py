@@ -1,7 +1,8 @@
 """Observations on a common scale, whatever the simulator's units.
 
 Per feature: z = (x - median) / scale, with scale = (interquartile range) / 1.349, or the standard deviation
-where more than half the values coincide, or 1 where the feature is constant. Beyond |z| = 5 the value goes on
+where more than half the values coincide. Where the feature is constant the scale is 1e37, so that z = 0: it
+is left out, also for an observation that differs there. Beyond |z| = 5 the value goes on
 logarithmically, sign(z) (5 + log(1 + |z| - 5)), so that an outlier stays an outlier without ruling the fit.
 """
 
@@ -12,6 +13,9 @@ import numpy as np
 from scorefold.types import Array, Float
 
 KNEE = 5.0
+FARTHEST = 1e30
+SMALLEST, LARGEST = 1e-37, 1e37
+"""Of a scale: within single precision, with a margin for differences."""
 
 
 class Standardize(eqx.Module):
@@ -22,7 +26,7 @@ class Standardize(eqx.Module):
 
     def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
         """Apply."""
-        z = (x - self.centre) / self.scale
+        z = jnp.clip((x - self.centre) / self.scale, -FARTHEST, FARTHEST)
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
 
@@ -32,6 +36,6 @@ def fit_standardize(x: np.ndarray) -> Standardize:
     x = np.asarray(x, np.float64)
     low, centre, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
     iqr, sd = (high - low) / 1.349, x.std(axis=0)
-    tiny = 1e-9 * np.maximum(np.abs(centre), 1e-30)
-    scale = np.where(iqr > tiny, iqr, np.where(sd > tiny, sd, 1.0))
+    tiny = np.maximum(1e-9 * np.abs(centre), SMALLEST)
+    scale = np.where(iqr > tiny, iqr, np.where(sd > tiny, np.minimum(sd, LARGEST), LARGEST))
     return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32))

@@ -43,7 +43,7 @@ MAY_BE_INFINITE = {("truncnorm", "a"), ("truncnorm", "b")}
 def describe(prior: Prior) -> dict[str, Any]:
     """The prior as strict JSON holds it, without the draws of one that was made from draws."""
     description = {k: v for k, v in prior.describe().items() if k != "draws"}
-    _checked(description)
+    check(description)
     return description
 
 
@@ -55,7 +55,7 @@ def arrays(prior: Prior) -> dict[str, np.ndarray]:
 
 def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> Prior:
     """The prior that gave this description and these arrays; without its draws a prior maps, but cannot be drawn from."""
-    kind = _checked(description)
+    kind = check(description)
     given = dict(arrays or {})
     if unknown := set(given) - ({"draws"} if kind == "draws" else set()):
         raise _unreadable(f"no arrays named {', '.join(sorted(map(str, unknown)))} belong to a prior of kind {kind!r}")
@@ -74,7 +74,7 @@ def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | N
         raise _unreadable(str(error)) from error
 
 
-def _checked(description: Any) -> str:
+def check(description: Any) -> str:
     """The kind, once everything has the form that `describe` gives it."""
     if not isinstance(description, Mapping):
         raise _unreadable(f"it is not an object but {type(description).__name__}")

@@ -161,6 +161,8 @@ def checked_draws(theta: ArrayLike) -> Rows:
 def bounds_of(bounds: Mapping[str, Sequence[float | int]], names: tuple[str, ...]) -> Bounds:
     """The bounds in the order of the names; a name without any has none."""
     table = np.tile([-np.inf, np.inf], (len(names), 1))
+    if not isinstance(bounds, Mapping):
+        raise ScorefoldError(f"expected bounds by name, as in {{'a': (0, 1)}}; got {bounds!r:.60}")
     for name, pair in bounds.items():
         if name not in names:
             raise ScorefoldError(f"expected bounds of parameters by name; got {name!r}. {closest(str(name), list(names))}")

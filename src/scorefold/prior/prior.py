@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.prior.draws import Whitened, bounds_of, checked_draws, fit_draws
 from scorefold.prior.gaussian import Gaussian, mean_and_cov
@@ -65,7 +66,7 @@ class Prior:
         """
         draws = checked_draws(theta)
         names = _names_or_default(names, draws.shape[1])
-        return cls(fit_draws(draws, names, bounds_of(bounds or {}, names)), names)
+        return cls(fit_draws(draws, names, bounds_of({} if bounds is None else bounds, names)), names)
 
     @property
     def gaussian(self) -> bool:
@@ -119,8 +120,7 @@ class Prior:
 
     def sample(self, count: int, seed: int) -> Float[np.ndarray, "count dim"]:
         """`count` draws of θ; a longer run with the same seed starts with them."""
-        if count < 0 or seed < 0:
-            raise ScorefoldError(f"expected count ≥ 0 and seed ≥ 0; got count = {count}, seed = {seed}.")
+        count, seed = settings.count("count", count, 0), settings.count("seed", seed, 0)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         if isinstance(self._law, Whitened):
             return self._law.sample(count, rng)
@@ -173,7 +173,7 @@ class Prior:
         return f"Prior({self._law.text(self.names)})"
 
     def _values(self, what: str, values: ArrayLike) -> Values:
-        array = np.asarray(values, np.float64)
+        array = settings.numbers(what, values)
         if array.ndim == 0 or array.shape[-1] != self.dim:
             raise ScorefoldError(
                 f"expected {what} of shape (..., {self.dim}) with the columns {', '.join(self.names)}; got shape {array.shape}."

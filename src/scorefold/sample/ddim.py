@@ -11,6 +11,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
 from scorefold.noise import Level
 from scorefold.sample.denoise import finish
 from scorefold.sample.info import Info, identities
@@ -24,6 +25,9 @@ class DDIM:
 
     levels: int | None = 100
     reverses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        settings.check(self, levels=2)
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""

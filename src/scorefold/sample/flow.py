@@ -13,6 +13,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
 from scorefold.noise import Level
 from scorefold.sample.denoise import finish
 from scorefold.sample.info import Identities, Info, identities
@@ -26,6 +27,9 @@ class Flow:
 
     levels: int | None = 40
     reverses: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        settings.check(self, levels=2)
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from scorefold.types import Array, Cloud, Float, Scalar
 
 FARTHEST = 15.0
+MOST_STEPS = 10_000
+"""At one level; more never ended well."""
 
 
 class Info(NamedTuple):

@@ -10,8 +10,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
+from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
-from scorefold.sample.info import Info, conclude, identities
+from scorefold.sample.info import MOST_STEPS, Info, conclude, identities
 from scorefold.sets import Score
 from scorefold.types import Cloud, Count, Key
 
@@ -24,6 +26,11 @@ class Langevin:
     steps: int = 5
     levels: int | None = None
     reverses: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settings.check(self, steps=1, levels=2)
+        if not 0 < self.a <= 1 or self.steps > MOST_STEPS:
+            raise ScorefoldError(f"expected 0 < a ≤ 1 and at most {MOST_STEPS:,} steps a level; got {self}")
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""

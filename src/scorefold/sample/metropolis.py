@@ -15,8 +15,10 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
+from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
-from scorefold.sample.info import Info, conclude, identities
+from scorefold.sample.info import MOST_STEPS, Info, conclude, identities
 from scorefold.sample.self_tuned import preconditioner
 from scorefold.sets import LogDensity, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
@@ -42,6 +44,11 @@ class Metropolis:
     last: int = 48
     """Steps at the last level."""
     reverses: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settings.check(self, levels=2, steps=1, last=1)
+        if max(self.steps, self.last) > MOST_STEPS:
+            raise ScorefoldError(f"expected at most {MOST_STEPS:,} steps a level; got {self}")
 
     def __call__(
         self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count, log_density: LogDensity

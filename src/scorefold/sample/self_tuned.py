@@ -23,14 +23,18 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
+from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
-from scorefold.sample.info import Info, conclude, identities
+from scorefold.sample.info import MOST_STEPS, Info, conclude, identities
 from scorefold.sets import Score
 from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 JITTER = 1e-6
 CANDIDATES = 64
 LARGEST_VARIANCE = 2.0
+LONGEST = 10.0
+"""Of h: a step that forgets everything."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ class SelfTuned:
     last: int = 12
     """Steps at the last level."""
     reverses: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settings.check(self, levels=2, steps=1, last=1)
+        if not 0 < self.h <= LONGEST or max(self.steps, self.last) > MOST_STEPS:
+            raise ScorefoldError(f"expected 0 < h ≤ {LONGEST} and at most {MOST_STEPS:,} steps a level; got {self}")
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""

@@ -15,6 +15,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
 from scorefold.noise import Level
 from scorefold.sample.info import Info, conclude, identities
 from scorefold.sets import Score
@@ -27,6 +28,9 @@ class Transitions:
 
     levels: int | None = None
     reverses: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        settings.check(self, levels=2)
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.simulation.one import TOO_LARGE
+from scorefold.simulation.one import LARGEST, TOO_LARGE
 
 IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
@@ -94,7 +94,7 @@ def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int)
     """Sets out of single observations (calls, *shape); calls without a finite observation are left out."""
     good = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
     sims = gather_blocks(prior, planned, good, [(0, x)], x.shape[1:], set_size, seed)
-    if not np.isfinite(sims.x).all():
+    if not (np.abs(sims.x) <= LARGEST).all():
         raise ScorefoldError(TOO_LARGE)
     return sims
 

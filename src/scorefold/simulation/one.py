@@ -15,9 +15,11 @@ OK, RAISED, NOT_FINITE, SHAPE, TIMEOUT, CRASHED, MEMORY = range(7)
 STATUS = ("ok", "raised", "not finite", "wrong shape", "timed out", "crashed", "out of memory")
 """Names of the status codes, by code."""
 
+LARGEST = 1e37
+"""Of an observation's numbers: beyond, differences of two overflow in single precision."""
 TOO_LARGE = (
-    "expected observations that fit in single precision (below 3.4e38); got larger ones. Rescale what the simulator returns, "
-    "for instance by taking logarithms."
+    f"expected observations that fit in single precision (within ±{LARGEST:.0e}); got larger ones. Rescale what the simulator "
+    "returns, for instance by taking logarithms."
 )
 
 
@@ -67,7 +69,7 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
         return Outcome(NOT_FINITE, None, seconds, f"it returned NaN or infinity: {x!r:.200}")
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, order="C")
-    if not np.isfinite(x).all():
+    if not (np.abs(x) <= LARGEST).all():
         return Outcome(NOT_FINITE, None, seconds, TOO_LARGE)
     return Outcome(OK, x, seconds)
 

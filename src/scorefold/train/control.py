@@ -73,7 +73,7 @@ def _over_levels(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, lev
 
 def fit_control(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, levels: Level, seed: int) -> Control:
     """Gate and mean at evenly spaced levels, from `held_out` (members, cases)."""
-    rows = np.unique(np.round(np.linspace(0, len(levels.t) - 1, KNOTS)).astype(int))
+    rows = knots_of(len(levels.t))
     knots = jax.tree.map(lambda v: v[rows], levels)
     keys = jax.random.split(jax.random.fold_in(new_key(int(seed)), 7), len(rows))
 
@@ -87,6 +87,11 @@ def fit_control(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, lev
     shape = ensemble.network.shape
     control = _solve(sums, np.asarray(knots.t), gated=shape.base and not shape.learns_prior)
     return control.symmetric() if shape.conservative else control
+
+
+def knots_of(count: int) -> np.ndarray:
+    """Which of so many levels, evenly spaced."""
+    return np.unique(np.round(np.linspace(0, count - 1, KNOTS)).astype(int))
 
 
 def _solve(sums: _Sums, t: np.ndarray, gated: bool) -> Control:

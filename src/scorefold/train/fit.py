@@ -15,6 +15,8 @@ average of the weights at its best validation loss, for the learning rate whose 
 With sets of several observations every other case is thinned to a random part of its set, which is a fair case too.
 """
 
+import contextlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,17 +27,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from scorefold.errors import ScorefoldError
+from scorefold import settings
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
 from scorefold.networks.standardize import Standardize
 from scorefold.noise import Level
 from scorefold.progress import bar
+from scorefold.train.checkpoint import Checkpoint, State
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 
 FOLDS = 5
 STEPS_A_ROUND = 50
 VALIDATION_STRATA = 4
+MOST, MOST_RUNS = 10**9, 256
+MOST_SKIPPED = 0.01
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,17 @@ class Training:
     """Rounds without a better validation loss, for every member, before training stops."""
 
     def __post_init__(self) -> None:
+        settings.check(self)
         counts = (self.members, self.steps, self.batch, self.patience)
         if min(counts) < 1 or not self.learning_rates or min(self.learning_rates) <= 0 or not 0 <= self.average < 1:
             raise ScorefoldError(
                 "expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ average < 1; "
                 f"got {self}"
+            )
+        if max(counts) > MOST or self.members * len(self.learning_rates) > MOST_RUNS or not 0 <= self.weight_decay <= 1e3:
+            raise ScorefoldError(
+                f"expected at most {MOST_RUNS} members × learning rates, counts up to {MOST:,} and 0 ≤ weight_decay ≤ 1,000; "
+                f"got {self!s:.300}"
             )
 
 
@@ -196,7 +208,12 @@ def _optimiser(training: Training) -> optax.GradientTransformation:
 
 
 def fit_scores(
-    shape: Shape, lessons: Sequence[Lesson], levels: Level, training: Training, progress: bool = False
+    shape: Shape,
+    lessons: Sequence[Lesson],
+    levels: Level,
+    training: Training,
+    progress: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> list[tuple[ScoreNetwork, History]]:
     """Train one ensemble a lesson, all of them together; a network's arrays get a leading member axis."""
     copies = len(training.learning_rates) * training.members
@@ -210,27 +227,63 @@ def fit_scores(
     keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots).reshape(-1)
     roots = jnp.repeat(roots, copies)
 
-    runs = _start(shape, training, keys)
-    runs, loss = _validate(fixed, unseen_rows, runs, roots)
-    train, validation, since = [], [np.asarray(loss)], 0
-    with bar("training", pace.rounds, progress) as report:
-        for index in range(pace.rounds):
-            before = np.asarray(runs.best_loss)
-            runs, loss = _train_round(training, pace, fixed, rates, seen_rows, runs, keys, index)
-            train.append(np.asarray(loss))
-            runs, loss = _validate(fixed, unseen_rows, runs, roots)
-            validation.append(np.asarray(loss))
-            since = 0 if (np.asarray(runs.best_loss) < before).any() else since + 1
-            report(f"loss {train[-1].mean():.4f}  validation {validation[-1].mean():.4f}")
-            if since >= training.patience:
-                break
-    losses = (np.stack(train, 1), np.stack(validation, 1))
+    def one_round(state: State) -> State:
+        runs, losses = state.arrays["runs"], state.arrays["losses"]
+        before = np.asarray(runs.best_loss)
+        runs, train = _train_round(training, pace, fixed, rates, seen_rows, runs, keys, state.round)
+        runs, validation = _validate(fixed, unseen_rows, runs, roots)
+        losses = {"train": _appended(losses["train"], train), "validation": _appended(losses["validation"], validation)}
+        since = 0 if (np.asarray(runs.best_loss) < before).any() else state.since + 1
+        done = since >= training.patience or state.round + 1 >= pace.rounds
+        return State(state.round + 1, since, done, {"runs": runs, "losses": losses})
+
+    def start() -> State:
+        runs, validation = _validate(fixed, unseen_rows, _start(shape, training, keys), roots)
+        losses = {"train": np.zeros((len(keys), 0), np.float32), "validation": np.asarray(validation)[:, None]}
+        return State(0, 0, False, {"runs": runs, "losses": losses})
+
+    none = np.zeros((len(keys), 0), np.float32)
+    like = {"runs": jax.eval_shape(partial(_start, shape, training), keys), "losses": {"train": none, "validation": none}}
+    state = _run_rounds(start, one_round, like, pace.rounds, progress, checkpoint)
 
     def chosen(start: int) -> tuple[ScoreNetwork, History]:
-        own, (train, validation) = jax.tree.map(lambda v: v[start : start + copies], (runs, losses))
-        return _choose(own, train, validation, pace.epochs, training)
+        own = jax.tree.map(lambda v: v[start : start + copies], state.arrays)
+        return _choose(own["runs"], own["losses"]["train"], own["losses"]["validation"], pace.epochs, training)
 
     return [chosen(i * copies) for i in range(len(lessons))]
+
+
+def _run_rounds(
+    start: Callable[[], State],
+    one_round: Callable[[State], State],
+    like: Any,
+    rounds: int,
+    progress: bool,
+    checkpoint: Checkpoint | None,
+) -> State:
+    """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
+    with contextlib.ExitStack() as stack:
+        watch, found = None, None
+        if checkpoint is not None:
+            watch = stack.enter_context(checkpoint.session())
+            found = checkpoint.read(like)
+            if not checkpoint.further:
+                if found is None:
+                    raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, as further=False asks; there is none")
+                return found
+        state = found or start()
+        report = stack.enter_context(bar("training", rounds - state.round, progress))
+        while not state.done:
+            state = one_round(state)
+            train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
+            report(f"loss {train:.4f}  validation {validation:.4f}")
+            if watch is not None:
+                watch.after_round(state, rounds)
+    return state
+
+
+def _appended(losses: np.ndarray, more: Array) -> np.ndarray:
+    return np.concatenate([losses, np.asarray(more)[:, None]], axis=1)
 
 
 def _fixed(lessons: Sequence[Lesson], levels: Level, copies: int) -> _Fixed:
@@ -340,6 +393,7 @@ def _choose(
     chosen = int(np.argmin(losses))
     rows = slice(chosen * training.members, (chosen + 1) * training.members)
     finite = np.where(np.isfinite(validation[rows]), validation[rows], np.inf)
+    _say_how_it_went(int(runs.skipped[rows].sum()), int(runs.step[rows].sum()), finite, runs.network.shape.base)
     history = History(
         train=train[rows],
         validation=validation[rows],
@@ -350,3 +404,20 @@ def _choose(
         skipped=int(runs.skipped[rows].sum()),
     )
     return jax.tree.map(lambda v: v[rows], runs.best), history
+
+
+def _say_how_it_went(skipped: int, steps: int, validation: np.ndarray, base: bool) -> None:
+    """Warn of training that did not work; with a base, a network that adds nothing may be right."""
+    if skipped > MOST_SKIPPED * max(steps, 1):
+        warnings.warn(
+            f"{skipped:,} of {steps:,} training steps were left out because the gradient was not finite. The weights of the "
+            "lowest validation loss are kept; look for enormous values in the observations, or lower the learning rate.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
+    elif not base and (validation.argmin(axis=1) == 0).all():
+        warnings.warn(
+            "training did not get better than the random weights it started from. Lower the learning rate, or simulate more.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )

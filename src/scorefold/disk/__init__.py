@@ -1,0 +1,1 @@
+"""Files that are trusted only after they have been checked."""

@@ -1,0 +1,112 @@
+"""JSON without its loose ends: one object, no key twice, no NaN or infinity, no number that overflows, no lone surrogates.
+
+`text` writes what `parse` reads. `keys`, `whole`, `number` and `one_of` say what is wrong where something else came.
+"""
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from scorefold.errors import ModelError
+
+LONGEST_NUMBER = 40
+"""Digits; what we write has at most 25, and reading a number takes the square of its length."""
+
+
+def text(value: Mapping[str, Any]) -> bytes:
+    """As UTF-8, with sorted keys: equal values have equal bytes."""
+    return json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def parse(content: bytes, what: str) -> dict[str, Any]:
+    """The object that `content` holds."""
+    try:
+        value = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refused,
+            parse_float=_finite,
+            parse_int=_short,
+        )
+    except RecursionError:
+        raise ModelError(f"expected {what} to be JSON; it is nested too deeply") from None
+    except ModelError as error:
+        raise ModelError(f"expected {what} to be strict JSON; {error}") from None
+    except ValueError as error:
+        raise ModelError(f"expected {what} to be JSON in UTF-8; {error!s:.200}") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"expected {what} to hold an object; got {type(value).__name__}")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ModelError(f"the key {twice!r:.60} is there twice")
+    return value
+
+
+def _refused(word: str) -> Any:
+    raise ModelError(f"{word} is not a number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits) if len(digits) <= LONGEST_NUMBER else math.inf
+    if not math.isfinite(value):
+        raise ModelError(f"{digits:.40} is too long or too large a number")
+    return value
+
+
+def _short(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ModelError(f"{digits:.40}… is too long a number")
+    return int(digits)
+
+
+def keys(value: Any, wanted: Collection[str], where: str) -> dict[str, Any]:
+    """The object, once it has these keys and no other."""
+    if not isinstance(value, dict):
+        raise ModelError(f"expected {where} to be an object; got {value!r:.60}")
+    if set(value) != set(wanted):
+        unknown = ", ".join(sorted(f"{key!r:.40}" for key in set(value) - set(wanted))[:5]) or "none"
+        missing = ", ".join(sorted(set(wanted) - set(value))[:5]) or "none"
+        raise ModelError(f"expected {where} to have other keys: unknown {unknown}; missing {missing}")
+    return value
+
+
+def whole(value: Any, where: str, least: int, most: int) -> int:
+    """A whole number within bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ModelError(f"expected {where} to be a whole number from {least} to {most}; got {value!r:.60}")
+    return value
+
+
+def number(value: Any, where: str) -> float:
+    """A finite number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise ModelError(f"expected {where} to be a number; got {value!r:.60}")
+    return float(value)
+
+
+def listed(value: Any, where: str, most: int) -> list[Any]:
+    """A list that is not too long."""
+    if not isinstance(value, list) or len(value) > most:
+        raise ModelError(f"expected {where} to be a list of at most {most}; got {value!r:.60}")
+    return value
+
+
+def word(value: Any, where: str, longest: int = 200) -> str:
+    """A string that is not too long."""
+    if not isinstance(value, str) or len(value) > longest:
+        raise ModelError(f"expected {where} to be a word of at most {longest} characters; got {value!r:.60}")
+    return value
+
+
+def one_of(value: Any, known: Collection[str], where: str) -> str:
+    """One of the known words."""
+    if not isinstance(value, str) or value not in known:
+        raise ModelError(f"expected {where} to be one of {', '.join(known)}; got {value!r:.60}")
+    return value

@@ -1,0 +1,147 @@
+"""Settings: frozen dataclasses whose fields are numbers, words, tuples or settings themselves.
+
+`check` holds every field against its annotation when the object is made, so that a wrong type is refused where it was written
+and not in the middle of a compiled program; what a number may be is then the class's own affair. `describe` and `restore` take
+settings to strict JSON and back:
+
+    NPSE(width=32, rule=Gauss(pilots=200))  ↔  {"is": "NPSE", "width": 32, "rule": {"is": "Gauss", "pilots": 200}, …}
+
+A function cannot be written down; its place says so, and restoring asks for it.
+"""
+
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+
+IS = "is"
+FUNCTION = "function"
+
+
+def check(settings: Any, **least: int) -> None:
+    """Every field as annotated, and the named ones (if they are not None) at least so large; else a ScorefoldError."""
+    kind: Any = type(settings)
+    for name, hint in _hints(kind).items():
+        value = getattr(settings, name)
+        if not fits(value, hint):
+            raise ScorefoldError(f"expected {name} of {kind.__name__} to be {_words(hint)}; got {value!r:.80}")
+        if name in least and value is not None and value < least[name]:
+            raise ScorefoldError(f"expected {name} of {kind.__name__} to be at least {least[name]}; got {value!r:.80}")
+
+
+def count(name: str, value: Any, least: int) -> int:
+    """A whole number of at least so many, or a ScorefoldError."""
+    if not fits(value, int) or value < least:
+        raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}")
+    return int(value)
+
+
+def numbers(name: str, value: Any) -> np.ndarray:
+    """An array of float64, or a ScorefoldError: numbers as text, complex ones and dates are not taken for such."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ScorefoldError(f"expected {name} without masked values, which are missing ones; got {np.ma.count_masked(value)}")
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "biufO" and not (array.dtype.kind == "O" and any(map(_wordy, array.flat))):
+            return np.asarray(array, np.float64)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    raise ScorefoldError(f"expected {name} to be numbers; got {type(value).__name__}: {value!r:.80}")
+
+
+def _wordy(value: Any) -> bool:
+    return isinstance(value, str | bytes | complex)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; numbers are finite, and True is not a number."""
+    if hint is Any:
+        return True
+    if hint is None or hint is types.NoneType:
+        return value is None
+    if hint is bool:
+        return isinstance(value, bool | np.bool_)
+    if hint is int:
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if hint is float:
+        return fits(value, int) or (isinstance(value, float | np.floating) and math.isfinite(value))
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(fits(value, one) for one in get_args(hint))
+    if get_origin(hint) is tuple:
+        inside, *rest = get_args(hint)
+        assert rest == [...]
+        return isinstance(value, tuple) and all(fits(one, inside) for one in value)
+    if get_origin(hint) is Callable:
+        return callable(value)
+    return isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    known = {int: "a whole number", float: "a finite number", bool: "True or False", str: "a word", types.NoneType: "None"}
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_words(one) for one in get_args(hint)))
+    if get_origin(hint) is tuple:
+        return f"a tuple, of which each is {_words(get_args(hint)[0])}"
+    if get_origin(hint) is Callable:
+        return "a function"
+    return known.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def describe(value: Any) -> Any:
+    """The value as strict JSON holds it."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    if isinstance(value, tuple):
+        return [describe(one) for one in value]
+    if is_dataclass(value) and type(value).__module__.startswith("scorefold."):
+        return {IS: type(value).__name__, **{field.name: describe(getattr(value, field.name)) for field in fields(value)}}
+    if callable(value):
+        return {IS: FUNCTION, "name": str(getattr(value, "__qualname__", type(value).__name__))[:200]}
+    raise ScorefoldError(f"expected settings of scorefold's own classes, which can be written down; got {value!r:.80}")
+
+
+def restore(description: Any, known: Mapping[str, type], functions: Mapping[str, Any], name: str = "settings") -> Any:
+    """The value that gave this description; `functions` stand, by the name of the field, for those that it cannot hold."""
+    if isinstance(description, list):
+        return tuple(restore(one, known, functions, name) for one in description)
+    if not isinstance(description, dict):
+        return description
+    kind = description.get(IS)
+    if kind == FUNCTION:
+        return _given(description, functions, name)
+    if not isinstance(kind, str) or kind not in known:
+        raise ScorefoldError(f"expected {name} to be one of {', '.join(known)}; got {kind!r:.60}")
+    hints = _hints(known[kind])
+    if set(description) != {IS, *hints}:
+        differ = ", ".join(sorted(f"{key!r:.40}" for key in set(description) ^ {IS, *hints})[:5])
+        raise ScorefoldError(f"expected {kind} with the settings {', '.join(hints)}; missing or unknown: {differ}")
+    values = {key: restore(description[key], known, functions, key) for key in hints}
+    for key, hint in hints.items():  # before the class looks at them, and whether or not it does
+        if not fits(values[key], hint):
+            raise ScorefoldError(f"expected {key} of {kind} to be {_words(hint)}; got {values[key]!r:.80}")
+    return known[kind](**values)
+
+
+def _given(description: Mapping[str, Any], functions: Mapping[str, Any], name: str) -> Any:
+    if functions.get(name) is None:
+        raise ScorefoldError(
+            f"expected the function that was given as {name} in training ({description.get('name')!r:.80}): a file cannot hold "
+            f"it. Write sf.load(folder, {name}=the_function)."
+        )
+    return functions[name]
