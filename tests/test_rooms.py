@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "fitting": ASSEMBLY | {"posterior"},
     "artifact": ASSEMBLY | {"posterior"},
     "diagnose": {"types", "errors"},
-    "tasks": {"types", "errors", "noise", "sets", "prior", "simulation"},
+    "tasks": {"types", "errors", "noise", "sets", "prior", "simulation", "sample"},
     "infer": ALL,
     "bench": ALL,
     "report": {"types", "errors"},

@@ -6,6 +6,7 @@ logarithmically, sign(z) (5 + log(1 + |z| - 5)), so that an outlier stays an out
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -35,3 +36,13 @@ def fit_standardize(x: np.ndarray) -> Standardize:
     tiny = 1e-9 * np.maximum(np.abs(centre), 1e-30)
     scale = np.where(iqr > tiny, iqr, np.where(sd > tiny, sd, 1.0))
     return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32))
+
+
+@jax.jit
+def _all(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
+    return jax.vmap(standardize)(x)
+
+
+def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
+    """Many observations (..., x) at once."""
+    return np.asarray(_all(standardize, jnp.asarray(x.reshape(-1, x.shape[-1])))).reshape(x.shape)
