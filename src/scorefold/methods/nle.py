@@ -1,19 +1,16 @@
 """Neural likelihood estimation: a conditional flow q(x|u), summed over observations.
 
-The flow is trained on single observations by maximum likelihood; for n of them log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log q(x_j|u) +
-constant, drawn from by NUTS or variational inference (`summed.py`).
+The flow is trained on single observations by maximum likelihood; for n of them log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j
+log q(x_j|u) + constant, drawn from by NUTS or variational inference (`summed.py`).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method

@@ -1,11 +1,12 @@
 """Neural posterior estimation: a conditional flow q(u | x_1 … x_n) over sets of n ≤ n_max observations.
 
-Minimised is -E log q(u | X) over cases (u, X) with |X| ~ U{1 … n_max}; every other case is thinned to a random part of its set, a fair case
-too. The flow sees the mean embedding of the observations and the one-hot n (`networks/set_flow.py`); draws come from it directly, and
-there is no prior to be known: it is learned with the rest.
+Minimised is -E log q(u | X) over cases (u, X) with |X| ~ U{1 … n_max}; every other case is thinned to a random part of its
+set, a fair case too. The flow sees the mean embedding of the observations and the one-hot n (`networks/set_flow.py`); draws
+come from it directly, and there is no prior to be known: it is learned with the rest.
 
-References: "Fast ε-free inference of simulation models with Bayesian conditional density estimation", Papamakarios and Murray, 2016;
-"BayesFlow: learning complex stochastic models with invertible neural networks", Radev et al., 2020, for the sets.
+References: "Fast ε-free inference of simulation models with Bayesian conditional density estimation", Papamakarios and
+Murray, 2016; "BayesFlow: learning complex stochastic models with invertible neural networks", Radev et al., 2020, for the
+sets.
 """
 
 import warnings
@@ -76,7 +77,15 @@ class NPE(Method):
         standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
         base = fit_gaussian_base(standardized(standardize, x), sims.sizes, u) if self.base else None
         shape = SetFlowShape(
-            sims.prior.dim, x.shape[2], sims.set_size, self.width, self.depth, self.layers, self.flow, sims.shape, self.embedding
+            sims.prior.dim,
+            x.shape[2],
+            sims.set_size,
+            self.width,
+            self.depth,
+            self.layers,
+            self.flow,
+            sims.shape,
+            self.embedding,
         )
         cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
         unseen = held_out(sims.origin, self.training.members, seed)
@@ -109,15 +118,17 @@ class FlowPosterior(Posterior):
         largest = self.network.shape.largest_set
         if len(x) > largest:
             raise ScorefoldError(
-                f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} or "
-                "more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
+                f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} "
+                "or more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
             )
         key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
         padded = np.concatenate([x, np.zeros((largest - len(x), x.shape[1]))])
         size = SMALLEST
         while size < draws:
             size *= 2
-        made = _draw(self.network, self.standardize, self.base, jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)), size, key)
+        made = _draw(
+            self.network, self.standardize, self.base, jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)), size, key
+        )
         u = np.asarray(made, np.float64)[:draws]
         if not np.isfinite(u).all():
             raise ScorefoldError("the flow's draws are not finite. Training has failed; look at posterior.history.")
@@ -125,8 +136,8 @@ class FlowPosterior(Posterior):
         info = FlowInfo(farthest, converged=farthest <= FARTHEST, diverged=farthest > FARTHEST)
         if info.diverged:
             warnings.warn(
-                f"draws ran away, to {farthest:.3g} prior sd. The observations are unlike any simulation, or there were too few "
-                "simulations; compare some of them with prior predictive simulations.",
+                f"draws ran away, to {farthest:.3g} prior sd. The observations are unlike any simulation, or there were too "
+                "few simulations; compare some of them with prior predictive simulations.",
                 UntrustworthyDraws,
                 stacklevel=4,
             )

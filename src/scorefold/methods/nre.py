@@ -1,7 +1,7 @@
 """Neural ratio estimation: a classifier's log p(x|u) / p(x), summed over observations.
 
-log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn from by NUTS or variational inference (`summed.py`). The
-classifier is that of `networks/ratio.py`.
+log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn from by NUTS or variational inference
+(`summed.py`). The classifier is that of `networks/ratio.py`.
 
 Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020.
 """
@@ -13,11 +13,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.methods.summed import SummedPosterior, check_sampler, mean_of_members, single_observations
+from scorefold.methods.summed import SummedPosterior, check_sampler, single_observations
 from scorefold.networks.embedding import Embedding
 from scorefold.networks.line import Line, fit_line
 from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss

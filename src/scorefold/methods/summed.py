@@ -1,19 +1,19 @@
-"""Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and NUTS or variational inference
-draws from the sum in the N(0, I) space.
+"""Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and NUTS or variational
+inference draws from the sum in the N(0, I) space.
 
-Several chains run side by side. Each starts from one of 64 prior draws of its own, picked by its weight, so that chains begin apart and
-in places that the observations allow. NUTS does not jump between separated modes: chains that stay in different ones show as a large
-R̂, and the share of the draws in a mode is then the share of the chains that ended there. It is reported, not repaired.
+Several chains run side by side. Each starts from one of 64 prior draws of its own, picked by its weight, so that chains begin
+apart and in places that the observations allow. NUTS does not jump between separated modes: chains that stay in different
+ones show as a large R̂, and the share of the draws in a mode is then the share of the chains that ended there. It is
+reported, not repaired.
 
-Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n does not
-recompile.
+Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n
+does not recompile.
 """
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -26,10 +26,10 @@ from scorefold.posterior import Drawn, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.info import FARTHEST
 from scorefold.sample.nuts import agreement, chain
-from scorefold.sample.variational import tail_shape, variational
+from scorefold.sample.variational import Fitted, tail_shape, variational
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import History
-from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta, new_key
+from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
 
 SAMPLERS = ("nuts", "vi")
 CHUNK = 64
@@ -47,6 +47,7 @@ DIVERGENT = 0.01
 TAIL = 0.7
 
 
+@runtime_checkable
 class Terms(Protocol):
     """A learned term for every observation."""
 
@@ -106,6 +107,8 @@ class SummedPosterior(Posterior):
         key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
         padded = np.concatenate([x, np.zeros((bucket(len(x)) - len(x), x.shape[1]))])
         data = (jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)))
+        u: np.ndarray
+        info: NutsInfo | VariationalInfo
         if sampler == "vi":
             u, info = variational_draws(_log_density, (self.terms, *data), self.prior.dim, draws, key, self.method.steps)
         else:
@@ -147,7 +150,7 @@ def nuts_draws(
     u = u.astype(np.float64)
     if not np.isfinite(u).all():
         raise ScorefoldError(
-            f"the chains ran into values that are not numbers, in {int((~np.isfinite(u).all((1, 2))).sum())} of {chains} chains. "
+            f"{int((~np.isfinite(u).all((1, 2))).sum())} of {chains} chains ran into values that are not numbers. "
             "Training has failed, or the observations are unlike any simulation; look at posterior.history."
         )
     r_hat, ess = agreement(u)
@@ -195,13 +198,9 @@ def variational_draws(
 
 
 @eqx.filter_jit
-def _variational(log_density: LogDensity, data: Any, dim: int, draws: int, steps: int, key: Key) -> tuple[Cloud, Array, Array]:
+def _variational(log_density: LogDensity, data: Any, dim: int, draws: int, steps: int, key: Key) -> Fitted:
     with jax.default_matmul_precision("highest"):
-        return tuple(variational(partial(_of, log_density, data), dim, draws, steps, key))
-
-
-def _of(log_density: LogDensity, data: Any, u: Theta) -> Scalar:
-    return log_density(u, data)
+        return variational(lambda u: log_density(u, data), dim, draws, steps, key)
 
 
 def warn(info: NutsInfo | VariationalInfo, u: np.ndarray) -> None:
@@ -211,12 +210,12 @@ def warn(info: NutsInfo | VariationalInfo, u: np.ndarray) -> None:
     if info.diverged:
         what = f"draws ran away, to {np.abs(u).max():.3g} prior sd: the observations may be unlike any simulation"
     elif isinstance(info, VariationalInfo):
-        what = f"the posterior is not close to a Gaussian (k̂ = {info.tail_shape:.2f}, above {TAIL}); sampler='nuts' does not need that"
+        what = f"the posterior is not close to a Gaussian (k̂ = {info.tail_shape:.2f}, above {TAIL}); use sampler='nuts'"
     else:
         what = (
             f"the {info.chains} chains have not converged: R̂ = {info.r_hat:.3f} (below {R_HAT} when healthy), effective sample "
-            f"size {info.ess:.0f}, {info.divergences} divergent transitions. They may sit in different modes, between which NUTS "
-            "does not jump; look at the draws, and compare with method='f-npse'"
+            f"size {info.ess:.0f}, {info.divergences} divergent transitions. They may sit in different "
+            "modes, between which NUTS does not jump; look at the draws, and compare with method='f-npse'"
         )
     warnings.warn(f"{what}.", UntrustworthyDraws, stacklevel=5)
 

@@ -2,18 +2,19 @@
 
     log q(y | c) = log N(z | 0, I) + log |det ∂z/∂y|,   z = (f_L ∘ … ∘ f_1)(y),
 
-where layer l leaves the coordinates of its mask m_l as they are and gives, to each of the others, an invertible function whose
-parameters are made by a residual MLP of (m_l ⊙ y, c):
+where layer l leaves the coordinates of its mask m_l as they are and gives, to each of the others, an invertible function
+whose parameters are made by a residual MLP of (m_l ⊙ y, c):
 
 - "affine": y ↦ y e^s + t with |s| ≤ 3 ("Density estimation using Real NVP", Dinh, Sohl-Dickstein and Bengio, 2017);
-- "spline": the same, followed by a monotone rational-quadratic spline (`spline.py`; "Neural spline flows", Durkan et al., 2019).
+- "spline": the same, followed by a monotone rational-quadratic spline (`spline.py`; "Neural spline flows", Durkan et al.,
+  2019).
 
-The first layer has an empty mask: it moves and stretches all of y as c says. Then come L layers with masks in pairs, a random half
-of the coordinates and the other half. Every layer starts as the identity. In one dimension coupling layers have nothing to couple
-and affine ones would leave a Gaussian, so there the layers are splines whatever was asked for.
+The first layer has an empty mask: it moves and stretches all of y as c says. Then come L layers with masks in pairs, a random
+half of the coordinates and the other half. Every layer starts as the identity. In one dimension coupling layers have nothing
+to couple and affine ones would leave a Gaussian, so there the layers are splines whatever was asked for.
 
-Layers are stacked and run by one `scan`, so that the program does not grow with their number. FlowJAX has such layers too, but
-with plain MLPs inside; the paper's are residual.
+Layers are stacked and run by one `scan`, so that the program does not grow with their number. FlowJAX has such layers too,
+but with plain MLPs inside; the paper's are residual.
 """
 
 import equinox as eqx

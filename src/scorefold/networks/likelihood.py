@@ -1,7 +1,7 @@
 """The likelihood of one observation as a flow: q(x | u), x standardised.
 
-With the line x ≈ A u + b + e of `line.py` it is the flow of the whitened residual L⁻¹ (x - A u - b), conditioned on u. Standardisation
-and whitening do not depend on u, so their Jacobians are left out: `term` is log q(x|u) up to a constant.
+With the line x ≈ A u + b + e of `line.py` it is the flow of the whitened residual L⁻¹ (x - A u - b), conditioned on u.
+Standardisation and whitening do not depend on u, so their Jacobians are left out: `term` is log q(x|u) up to a constant.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """A straight line with Gaussian noise, x ≈ A u + b + e with e ~ N(0, S), by least squares over single observations.
 
-It is where learned likelihoods and ratios start: log q(x|u) and, with u ~ N(0, I), log q(x|u) / q(x) are known in closed form, and a
-network learns only what they leave over. S gets a small ridge, so that collinear or constant features do no harm.
+It is where learned likelihoods and ratios start: log q(x|u) and, with u ~ N(0, I), log q(x|u) / q(x) are known in closed
+form, and a network learns only what they leave over. S gets a small ridge, so that collinear or constant features do no harm.
 """
 
 import equinox as eqx

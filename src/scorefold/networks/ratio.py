@@ -1,12 +1,13 @@
 """The ratio of likelihood and evidence by a classifier: log p(x|u) / p(x).
 
-A classifier tells pairs (u, x) ~ p(u, x) from pairs ~ p(u) p(x); the logit of the best one is the log ratio ("Likelihood-free MCMC with
-amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020). As in appendix B of "Compositional score modeling for
-simulation-based inference" (Geffner, Papamakarios and Mnih, 2023) two linear maps embed u and x, and a residual MLP takes both. With a
-line (`line.py`) the logit is the line's own log ratio plus what the network finds; at first it finds nothing.
+A classifier tells pairs (u, x) ~ p(u, x) from pairs ~ p(u) p(x); the logit of the best one is the log ratio ("Likelihood-free
+MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020). As in appendix B of "Compositional score
+modeling for simulation-based inference" (Geffner, Papamakarios and Mnih, 2023) two linear maps embed u and x, and a residual
+MLP takes both. With a line (`line.py`) the logit is the line's own log ratio plus what the network finds; at first it finds
+nothing.
 
-In training the wrong pairs are made within a batch: x_i with u_{π(i)}, for several cyclic shifts π, whose mean counts as much as the
-right pairs do.
+In training the wrong pairs are made within a batch: x_i with u_{π(i)}, for several cyclic shifts π, whose mean counts as much
+as the right pairs do.
 """
 
 from typing import NamedTuple

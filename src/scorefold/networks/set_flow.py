@@ -1,8 +1,9 @@
 """The posterior of one set as a flow: q(u | x_1 … x_n) with n ≤ m.
 
-A residual MLP embeds each observation; the mean over the set goes, with the one-hot set size, into a conditional flow, as in appendix
-B of "Compositional score modeling for simulation-based inference" (Geffner, Papamakarios and Mnih, 2023). With the Gaussian base
-u | X ≈ N(μ(X), R_s) of `gaussian_base.py` the flow is that of R_s^{-1/2} (u - μ(X)), so that it starts from a fitted line.
+A residual MLP embeds each observation; the mean over the set goes, with the one-hot set size, into a conditional flow, as in
+appendix B of "Compositional score modeling for simulation-based inference" (Geffner, Papamakarios and Mnih, 2023). With the
+Gaussian base u | X ≈ N(μ(X), R_s) of `gaussian_base.py` the flow is that of R_s^{-1/2} (u - μ(X)), so that it starts from a
+fitted line.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """A monotone rational-quadratic spline of one number.
 
-On [-B, B] the spline has K bins with knots (p_k, q_k) and slopes d_k there, d_0 = d_K = 1; outside it is the identity. In the bin
-of y, with ξ = (y - p_k) / w, w = p_{k+1} - p_k, h = q_{k+1} - q_k and s = h / w,
+On [-B, B] the spline has K bins with knots (p_k, q_k) and slopes d_k there, d_0 = d_K = 1; outside it is the identity. In the
+bin of y, with ξ = (y - p_k) / w, w = p_{k+1} - p_k, h = q_{k+1} - q_k and s = h / w,
 
     z = q_k + h (s ξ² + d_k ξ (1-ξ)) / D,   D = s + (d_k + d_{k+1} - 2s) ξ (1-ξ),
     dz/dy = s² (d_{k+1} ξ² + 2 s ξ (1-ξ) + d_k (1-ξ)²) / D²,

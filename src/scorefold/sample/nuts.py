@@ -2,8 +2,8 @@
 
 The chains' agreement is measured for every parameter u and for (u - ū)², by split R̂ and the effective sample size.
 
-References: "The No-U-Turn sampler", Hoffman and Gelman, 2014; "Rank-normalization, folding, and localization: an improved R̂", Vehtari,
-Gelman, Simpson, Carpenter and Bürkner, 2021.
+References: "The No-U-Turn sampler", Hoffman and Gelman, 2014; "Rank-normalization, folding, and localization: an improved
+R̂", Vehtari, Gelman, Simpson, Carpenter and Bürkner, 2021.
 """
 
 from typing import Any

@@ -1,8 +1,9 @@
 """Variational inference: the Gaussian N(m, L Lᵀ) that maximises the evidence lower bound E_q[log p(u, x) - log q(u)].
 
-NumPyro's SVI with a full covariance, reparametrised draws and Adam, from the prior. Whether it worked is read off the importance weights
-p / q of its own draws: the shape k̂ of their tail is below 0.7 where the Gaussian is close enough ("Yes, but did it work? Evaluating
-variational inference", Yao, Vehtari, Simpson and Gelman, 2018). A second mode far away does not show in k̂: q never goes there.
+NumPyro's SVI with a full covariance, reparametrised draws and Adam, from the prior. Whether it worked is read off the
+importance weights p / q of its own draws: the shape k̂ of their tail is below 0.7 where the Gaussian is close enough ("Yes,
+but did it work? Evaluating variational inference", Yao, Vehtari, Simpson and Gelman, 2018). A second mode far away does not
+show in k̂: q never goes there.
 """
 
 from typing import NamedTuple

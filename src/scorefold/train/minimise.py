@@ -1,8 +1,9 @@
 """Any network by any loss: the loop of `fit.py` for methods that learn something else than a score.
 
-Members hold out different fifths of the cases; members × learning rates are one batch axis of one compiled program. Adam with decoupled
-weight decay and a cosine schedule; what is kept is the moving average of the weights at its best validation loss, for the learning rate
-whose members do best on average. Validation uses the same random numbers every time, and no more than 20,000 unseen cases.
+Members hold out different fifths of the cases; members × learning rates are one batch axis of one compiled program. Adam with
+decoupled weight decay and a cosine schedule; what is kept is the moving average of the weights at its best validation loss,
+for the learning rate whose members do best on average. Validation uses the same random numbers every time, and no more than
+20,000 unseen cases.
 """
 
 from collections.abc import Callable, Hashable
