@@ -93,7 +93,8 @@ class SummedPosterior(Posterior):
     prior: Prior
     method: Any
     terms: Terms
-    history: History
+    history: History | None
+    """None where the terms were not trained."""
     shape: tuple[int, ...]
 
     options: ClassVar[tuple[str, ...]] = ("sampler", "chains")
@@ -148,12 +149,12 @@ def nuts_draws(
         length *= 2
     u, divergent = map(np.asarray, _chains(log_density, data, dim, chains, warmup, length, key))
     u = u.astype(np.float64)
-    if not np.isfinite(u).all():
-        raise ScorefoldError(
-            f"{int((~np.isfinite(u).all((1, 2))).sum())} of {chains} chains ran into values that are not numbers. "
-            "Training has failed, or the observations are unlike any simulation; look at posterior.history."
-        )
     r_hat, ess = agreement(u)
+    if not np.isfinite(u).all() or not np.isfinite(r_hat):
+        raise ScorefoldError(
+            "the chains did not move, or ran into values that are not numbers. Training has failed, or the observations are "
+            "unlike any simulation; look at posterior.history."
+        )
     flat = u.reshape(-1, dim)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
     picked = flat[rng.choice(len(flat), draws, replace=False)]

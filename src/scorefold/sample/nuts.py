@@ -38,4 +38,5 @@ def agreement(u: Float[np.ndarray, "chains length dim"]) -> tuple[float, float]:
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     followed = np.concatenate([u, (u - u.mean((0, 1))) ** 2], axis=2)
-    return float(np.max(split_gelman_rubin(followed))), float(np.min(effective_sample_size(followed)))
+    with np.errstate(invalid="ignore", divide="ignore"):  # chains that do not move give NaN
+        return float(np.max(split_gelman_rubin(followed))), float(np.min(effective_sample_size(followed)))
