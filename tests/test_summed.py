@@ -103,16 +103,16 @@ def test_chains_in_different_modes_are_reported():
 
 
 def test_a_posterior_far_from_gaussian_is_reported_by_vi():
-    def banana(u, data):
-        return -(u[0] ** 2) / 2 - (u[1] - u[0] ** 2) ** 2 / 0.02
+    def heavy_tails(u, data):
+        return -jnp.sum(jnp.log1p(4 * u**2))
 
-    _, info = variational_draws(banana, jnp.zeros(()), 2, 100, jax.random.key(0), 500)
+    _, info = variational_draws(heavy_tails, jnp.zeros(()), 2, 100, jax.random.key(0), 500)
     assert info.tail_shape > 0.7
     assert not info.converged
 
 
 def test_chains_that_run_into_nan_are_refused():
-    with pytest.raises(ScorefoldError, match="not numbers"):
+    with pytest.raises(ScorefoldError, match="did not move"):
         nuts_draws(lambda u, data: data * jnp.sum(u), jnp.asarray(jnp.nan), 2, 10, jax.random.key(0), 2, 10)
 
 
