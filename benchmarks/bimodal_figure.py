@@ -3,8 +3,8 @@
     python benchmarks/bimodal_figure.py                       # docs/bimodal.png
     python benchmarks/bimodal_figure.py --budget 2000 --methods nle nre --out /tmp/bimodal.png
 
-Composed scores start at a wide reference and keep both modes. NLE and NRE are drawn from by NUTS, whose chains do not cross from one mode
-to the other: with few chains (--chains) a mode's share is a matter of where they start, and one may be missing.
+Composed scores start at a wide reference and keep both modes. NLE and NRE are drawn from by NUTS, whose chains do not cross
+from one mode to the other: with few chains (--chains) a mode's share is a matter of where they start, and one may be missing.
 """
 
 import argparse
@@ -67,12 +67,10 @@ def main() -> None:
         rows[LABELS[method]], seen = drawn(method, chosen, data)
         for n, theta in rows[LABELS[method]].items():
             share = float(np.mean(theta @ truth > 0))
-            print(
-                f"{method:8s} n = {n}: C2ST {c2st(theta, rows['truth'][n]):.3f}, {share:.2f} of the draws on one side",
-                flush=True,
-            )
+            accuracy = c2st(theta, rows["truth"][n])
+            print(f"{method:8s} n = {n}: C2ST {accuracy:.3f}, {share:.2f} of the draws on one side", flush=True)
         print(f"{method:8s} {json.dumps(seen)}", flush=True)
-    save(clouds(rows, truth, sides=(truth, -truth)), chosen.out)
+        save(clouds(rows, truth, sides=(truth, -truth)), chosen.out)  # after every method: a long run shows what it has
 
 
 if __name__ == "__main__":

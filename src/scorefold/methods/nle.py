@@ -43,7 +43,7 @@ class NLE(Method):
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000
     """Of variational inference."""
-    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(5e-4,)))
+    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(2e-3,)))
 
     def __post_init__(self) -> None:
         check_sampler(self.sampler, self.chains)

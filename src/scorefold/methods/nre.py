@@ -44,7 +44,7 @@ class NRE(Method):
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000
     """Of variational inference."""
-    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(5e-4,)))
+    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(1e-3,)))
 
     def __post_init__(self) -> None:
         check_sampler(self.sampler, self.chains)
