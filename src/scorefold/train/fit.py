@@ -331,9 +331,7 @@ def _validate(fixed: _Fixed, rows: Array, runs: _Run, keys: Array) -> tuple[_Run
     return fixed.over_runs(one, rows, runs, keys)
 
 
-def _choose(
-    runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training
-) -> tuple[ScoreNetwork, History]:
+def _choose(runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training) -> tuple[Any, History]:
     """Keep the members of the learning rate with the lowest mean validation loss."""
     best = np.asarray(runs.best_loss).reshape(len(training.learning_rates), training.members)
     losses = np.where(np.isfinite(best), best, np.inf).mean(axis=1)
