@@ -172,7 +172,7 @@ def test_the_ratio_of_a_line_is_its_own():
 
 
 def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
-    """With the line's slope wrong by a half either way the classifier is worse: on 4,000 pairs by more than 10 standard errors."""
+    """With the line's slope wrong by a half either way the classifier is worse, on 4,000 pairs by 10 standard errors."""
     u, x, _ = gaussian_pairs()
     standardize = fit_standardize(x)
     line = fit_line(standardized(standardize, x), u)
