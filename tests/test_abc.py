@@ -17,16 +17,16 @@ def sims():
     return simulations(40_000, set_size=8)
 
 
-# Of 8,900 sets 89 or fewer are kept, worth 60 draws: the mean has a standard error of 0.13 sd, the sd one of 0.09 of itself.
-# Limits are four of them, with what the tolerance adds.
+# At n = 8 only 50 of 1,150 sets are kept, worth 35 draws: the mean has a standard error of 0.17 sd, the sd one of 0.12 of itself.
+# Limits are four of them.
 @pytest.mark.parametrize("n", [1, 2, 8])
 @pytest.mark.parametrize("summary", ["moments", "regression"])
 def test_close_to_the_posterior(sims, n, summary):
     x = observed(n)
-    draws = sf.fit(sims, ABC(summary=summary)).sample(x, 2_000, seed=0)
+    draws = sf.fit(sims, ABC(summary=summary, accept=0.03)).sample(x, 2_000, seed=0)
     shift, stretch = misses(draws.theta, x)
-    assert shift < 0.6
-    assert stretch < 0.45
+    assert shift < 0.7
+    assert stretch < 0.5
     assert draws.info.converged
     assert draws.info.accepted <= draws.info.simulations
     assert draws.info.nearest <= draws.info.distance
