@@ -17,7 +17,7 @@ def sims():
     return simulations(40_000, set_size=8)
 
 
-# At n = 8 only 50 of 1,150 sets are kept, worth 35 draws: the mean has a standard error of 0.17 sd, the sd one of 0.12 of itself.
+# At n = 8 only 50 of 1,150 sets are kept, worth 35 draws: the mean has a standard error of 0.17 sd, the sd one of 0.12.
 # Limits are four of them.
 @pytest.mark.parametrize("n", [1, 2, 8])
 @pytest.mark.parametrize("summary", ["moments", "regression"])

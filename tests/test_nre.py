@@ -23,7 +23,7 @@ def posterior():
 
 
 # As for NLE.
-@pytest.mark.parametrize("n", [1, 2, 8])
+@pytest.mark.parametrize("n", [8, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
 def test_close_to_the_posterior(posterior, n):
     x = observed(n)
     draws = posterior.sample(x, 1_000, seed=0)
