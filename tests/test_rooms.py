@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "fitting": ASSEMBLY | {"posterior"},
     "artifact": ASSEMBLY | {"posterior"},
     "diagnose": {"types", "errors"},
-    "tasks": {"types", "errors", "noise", "sets", "prior", "simulation"},
+    "tasks": {"types", "errors", "noise", "sets", "prior", "simulation", "sample"},
     "config": {"errors", "prior"},
     "commands": ALL | {"config"},
     "infer": ALL,

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
     from scorefold.errors import Interrupted, ModelError, ScorefoldError
     from scorefold.fitting import fit, fit_many
+    from scorefold.methods.abc import ABC
+    from scorefold.methods.nle import NLE
+    from scorefold.methods.npe import NPE
     from scorefold.methods.npse import NPSE
+    from scorefold.methods.nre import NRE
+    from scorefold.methods.smc_abc import smc_abc
     from scorefold.networks.embedding import Attention, Convolution
     from scorefold.posterior import Draws, Posterior
     from scorefold.prior import Prior
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ABC": "methods.abc",
     "Ancestral": "sample",
     "Attention": "networks.embedding",
     "Batched": "simulation.batched",
@@ -45,7 +51,10 @@ _HOMES = {
     "Langevin": "sample",
     "Metropolis": "sample",
     "ModelError": "errors",
+    "NLE": "methods.nle",
+    "NPE": "methods.npe",
     "NPSE": "methods.npse",
+    "NRE": "methods.nre",
     "Posterior": "posterior",
     "Prior": "prior",
     "ScorefoldError": "errors",
@@ -58,11 +67,16 @@ _HOMES = {
     "fit_many": "fitting",
     "load": "artifact",
     "simulate": "simulation.run",
+    "smc_abc": "methods.smc_abc",
 }
 
 __all__ = [
+    "ABC",
     "DDIM",
+    "NLE",
+    "NPE",
     "NPSE",
+    "NRE",
     "Ancestral",
     "Attention",
     "Batched",
@@ -89,6 +103,7 @@ __all__ = [
     "fit_many",
     "load",
     "simulate",
+    "smc_abc",
 ]
 
 

@@ -91,13 +91,15 @@ def show(
 @app.command()
 def infer(
     task: Annotated[str, typer.Option(help="A task with a known posterior; see `scorefold tasks`.")] = "gaussian",
-    method: Annotated[str, typer.Option(help="f-npse, pf-npse or npse")] = "f-npse",
+    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations to condition on.")] = 30,
     draws: Annotated[int, typer.Option(min=20, help="Posterior draws.")] = 1_000,
     set_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Observations in one set at most: 1 for f-npse, by default 6 for pf-npse, n for npse."),
+        typer.Option(
+            min=1, help="Observations in one set: 1 for f-npse, nle, nre, by default 6 for pf-npse, n for npse, npe, abc."
+        ),
     ] = None,
     rule: Annotated[
         str | None, typer.Option(help="How sets are composed: diffused, tempered, gauss, gauss-pilots, jac or damped.")
@@ -122,7 +124,7 @@ def infer(
         raise typer.BadParameter(f"{save} is there already; name a new folder", param_hint="--save")
     _make(out)
     console = _console()
-    in_a_set = set_size or {"f-npse": 1, "npse": n}.get(method, SET_SIZE)
+    in_a_set = set_size or {"f-npse": 1, "nle": 1, "nre": 1, "npse": n, "npe": n, "abc": n}.get(method, SET_SIZE)
     settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler)
     result = run.infer(settings, console)
     run.write(result, out)

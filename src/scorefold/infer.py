@@ -67,7 +67,7 @@ def infer(settings: Settings, console: Console) -> Result:
     sims = timed("simulate", simulate, task.prior, task.simulator, settings.budget, settings.set_size, seed, shown)
     posterior = timed("train", fit, sims, settings.method, seed, shown)
     truth, x_obs = task.observe(settings.n, seed + 1)
-    how = {"rule": settings.rule, "sampler": settings.sampler}
+    how = {word: value for word, value in (("rule", settings.rule), ("sampler", settings.sampler)) if value}
     drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed, **how)
     drawn = timed("draw again", posterior.sample, x_obs, draws, seed, **how)
     reference = task.reference(x_obs, draws, REFERENCE_SEED)
@@ -118,8 +118,9 @@ def write(result: Result, out: Path) -> None:
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     title = f"{settings.task}, {settings.method}, n = {settings.n}, {settings.budget:,} simulations"
     figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
-    curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
-    figures.save(curve, out / "training.png")
+    if history is not None:  # ABC has none
+        curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
+        figures.save(curve, out / "training.png")
     if isinstance(draws.info, Info):
         gamma, step, q, stein = (np.asarray(v) for v in (draws.info.gamma, draws.info.step, draws.info.q, draws.info.stein))
         figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")

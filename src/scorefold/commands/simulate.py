@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scorefold.commands.aloud import aloud
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
     except ScorefoldError as error:
         raise typer.BadParameter(str(error), param_hint="CONFIG") from None
     settings = {key: value for key, value in read.simulate.items() if key != "store"}
-    with _aloud():
+    with aloud():
         sims = run(prior, simulator, **settings, progress=True, store=read.store)
     typer.echo(f"{sims}\nThe store is {read.store}; look into it with `scorefold store info {read.store}`.")
 
@@ -98,20 +99,5 @@ def export(
 def _open(path: Path) -> "Store":
     from scorefold.simulation.store import Store
 
-    with _aloud():
+    with aloud():
         return Store.open(path)
-
-
-class _aloud:
-    """Warnings as lines on standard error."""
-
-    def __enter__(self) -> None:
-        import warnings
-
-        self._catch = warnings.catch_warnings()
-        self._catch.__enter__()
-        warnings.simplefilter("always")
-        warnings.showwarning = lambda message, *rest, **others: typer.echo(f"scorefold: {message}", err=True)
-
-    def __exit__(self, *error: object) -> None:
-        self._catch.__exit__(None, None, None)

@@ -1,13 +1,21 @@
 """Methods by name."""
 
 from scorefold.errors import ScorefoldError, closest
+from scorefold.methods.abc import ABC
 from scorefold.methods.method import Method
+from scorefold.methods.nle import NLE
+from scorefold.methods.npe import NPE
 from scorefold.methods.npse import NPSE
+from scorefold.methods.nre import NRE
 
 METHODS: dict[str, Method] = {
     "f-npse": NPSE(set_size=1),
     "pf-npse": NPSE(),
     "npse": NPSE(composes=False),
+    "npe": NPE(),
+    "nle": NLE(),
+    "nre": NRE(),
+    "abc": ABC(),
 }
 
 

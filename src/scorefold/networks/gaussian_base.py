@@ -54,6 +54,10 @@ class GaussianBase(eqx.Module):
         vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
         return vectors @ ((v @ vectors) * (gamma * variances + 1 - gamma) ** power)
 
+    def log_volume(self, size: Int[Array, ""]) -> Scalar:
+        """log √det R."""
+        return jnp.sum(jnp.log(self._of(self.variances, size))) / 2
+
     def _of(self, table: Float[Array, "sizes ..."], size: Int[Array, ""]) -> Float[Array, "..."]:
         # With one size only, no gather: what does not depend on the set is then computed once for all sets.
         return table[0] if table.shape[0] == 1 else table[size - self.smallest]

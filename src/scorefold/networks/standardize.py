@@ -7,6 +7,7 @@ logarithmically, sign(z) (5 + log(1 + |z| - 5)), so that an outlier stays an out
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -39,3 +40,13 @@ def fit_standardize(x: np.ndarray) -> Standardize:
     tiny = np.maximum(1e-9 * np.abs(centre), SMALLEST)
     scale = np.where(iqr > tiny, iqr, np.where(sd > tiny, np.minimum(sd, LARGEST), LARGEST))
     return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32))
+
+
+@jax.jit
+def _all(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
+    return jax.vmap(standardize)(x)
+
+
+def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
+    """Many observations (..., x) at once."""
+    return np.asarray(_all(standardize, jnp.asarray(x.reshape(-1, x.shape[-1])))).reshape(x.shape)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import ScorefoldError
+from scorefold.sample.nuts import agreement, chain
 from scorefold.tasks import tempering
 from scorefold.tasks.task import stream
 from scorefold.types import Array, Callable, Float, Key, Scalar, Theta, new_key
@@ -32,7 +33,6 @@ SHORTEST = 700
 R_HAT, ESS = 1.01, 1_000
 TARGETS = (0.8, 0.9, 0.97)
 """Mean acceptance of the first attempt, the second and the third; each is twice as long as the one before."""
-DEEPEST = 8
 
 Data = Any
 """What the log density is given besides u: arrays."""
@@ -89,34 +89,16 @@ def _run(
         mean, root = u.mean(0), jnp.linalg.cholesky(jnp.cov(u.T).reshape(dim, dim))
         starts = jax.random.choice(key_start, u, (CHAINS,), replace=False)
         starts = jax.scipy.linalg.solve_triangular(root, (starts - mean).T, lower=True).T
-        chain = partial(_chain, lambda w: -log_density(mean + root @ w, data), length, target)
-        w, diverged = jax.vmap(chain)(starts, jax.random.split(key_chains, CHAINS))
+        one_chain = partial(chain, lambda w: -log_density(mean + root @ w, data), WARMUP, length, target)
+        w, diverged = jax.vmap(one_chain)(starts, jax.random.split(key_chains, CHAINS))
         return mean + w @ root.T, diverged.sum()
 
     return jax.vmap(one)(data, keys)
 
 
-def _chain(potential: Callable[[Theta], Scalar], length: int, target: float, start: Theta, key: Key) -> tuple[Array, Array]:
-    """One chain after its warm-up, and where it diverged."""
-    from numpyro.infer.hmc import hmc
-
-    begin, step = hmc(potential, algo="NUTS")
-    state = begin(start, WARMUP, rng_key=key, dense_mass=True, target_accept_prob=target, max_tree_depth=DEEPEST)
-    state = jax.lax.fori_loop(0, WARMUP, lambda _, state: step(state), state)
-
-    def one(state: Any, _: None) -> tuple[Any, tuple[Theta, Array]]:
-        state = step(state)
-        return state, (state.z, state.diverging)
-
-    return jax.lax.scan(one, state, length=length)[1]
-
-
 def _checked(u: Float[np.ndarray, "chains length dim"], diverged: int, draws: int, seed: int) -> Chains:
     """The chains' draws, picked, with their diagnostics."""
-    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
-
-    followed = np.concatenate([u, (u - u.mean((0, 1))) ** 2], axis=2)
-    r_hat, ess = float(np.max(split_gelman_rubin(followed))), float(np.min(effective_sample_size(followed)))
+    r_hat, ess = agreement(u)
     flat = u.reshape(-1, u.shape[2])
     picked = stream(seed, "reference").choice(len(flat), draws, replace=False)
     return Chains(flat[picked], r_hat, ess, diverged)

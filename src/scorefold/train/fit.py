@@ -347,12 +347,17 @@ def _train_round(
 def _update(
     training: Training, pace: _Pace, fixed: _Fixed, rate: Scalar, run: _Run, at: tuple[Array, Key]
 ) -> tuple[_Run, Scalar]:
-    """One step of one run; left out where the gradient is not finite."""
+    """One step of one run."""
     rows, key = at
     key_thin, key = jax.random.split(key)
     drawn = jax.tree.map(lambda v: v[rows], fixed.cases)
     drawn = thinned(drawn, key_thin, run.network.shape.learns_prior)
     loss, grads = jax.value_and_grad(_batch_loss)(run.network, fixed, drawn, key)
+    return descend(training, pace, rate, run, grads), loss
+
+
+def descend(training: Training, pace: _Pace, rate: Scalar, run: _Run, grads: Any) -> _Run:
+    """One step of one run of any network along its gradient; left out where that is not finite."""
     finite = jnp.isfinite(optax.tree.norm(grads))
     direction, state = _optimiser(training).update(grads, run.optimiser, run.network)
     cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / (pace.rounds * pace.epochs * pace.steps)))
@@ -361,7 +366,7 @@ def _update(
     average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
     moved = run._replace(network=network, average=average, optimiser=state)
     run = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, run)
-    return run._replace(step=run.step + 1, skipped=run.skipped + ~finite), loss
+    return run._replace(step=run.step + 1, skipped=run.skipped + ~finite)
 
 
 @jax.jit
@@ -379,9 +384,7 @@ def _validate(fixed: _Fixed, rows: Array, runs: _Run, keys: Array) -> tuple[_Run
     return fixed.over_runs(one, rows, runs, keys)
 
 
-def _choose(
-    runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training
-) -> tuple[ScoreNetwork, History]:
+def _choose(runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training) -> tuple[Any, History]:
     """Keep the members of the learning rate with the lowest mean validation loss."""
     best = np.asarray(runs.best_loss).reshape(len(training.learning_rates), training.members)
     losses = np.where(np.isfinite(best), best, np.inf).mean(axis=1)

@@ -1,0 +1,163 @@
+"""Neural posterior estimation: a conditional flow q(u | x_1 … x_n) over sets of n ≤ n_max observations.
+
+Minimised is -E log q(u | X) over cases (u, X) with |X| ~ U{1 … n_max}; every other case is thinned to a random part of its
+set, a fair case too. The flow sees the mean embedding of the observations and the one-hot n (`networks/set_flow.py`); draws
+come from it directly, and there is no prior to be known: it is learned with the rest.
+
+References: "Fast ε-free inference of simulation models with Bayesian conditional density estimation", Papamakarios and
+Murray, 2016; "BayesFlow: learning complex stochastic models with invertible neural networks", Radev et al., 2020, for the
+sets.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.method import Method
+from scorefold.networks.embedding import Embedding
+from scorefold.networks.flow import KINDS
+from scorefold.networks.gaussian_base import GaussianBase, fit_gaussian_base
+from scorefold.networks.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
+from scorefold.networks.standardize import Standardize, fit_standardize, standardized
+from scorefold.posterior import Drawn, Posterior
+from scorefold.prior import Prior
+from scorefold.sample.info import FARTHEST
+from scorefold.simulation.cases import Simulations
+from scorefold.train.fit import Cases, History, Training, held_out, thinned
+from scorefold.train.minimise import minimise
+from scorefold.types import Array, Cloud, Key, Scalar, new_key
+
+SMALLEST = 256
+"""Draws made together, doubled until they are as many as asked for."""
+
+
+class FlowInfo(NamedTuple):
+    """A flow has no run to go wrong; its draws can only be far from where it was trained."""
+
+    farthest: float
+    """The largest |u| of the draws, in prior sd."""
+    converged: bool
+    diverged: bool
+    """Draws are beyond 15 prior sd."""
+
+
+@dataclass(frozen=True)
+class NPE(Method):
+    """A configured method."""
+
+    flow: str = "affine"
+    """"affine" coupling layers (Real NVP, the paper's) or "spline" ones."""
+    layers: int = 6
+    width: int = 64
+    depth: int = 3
+    base: bool = True
+    """Let the flow learn only what a Gaussian fit leaves over; off: the paper's network."""
+    embedding: str | Embedding | None = None
+    """For series and images, as in `NPSE`."""
+    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(5e-4,)))
+
+    def __post_init__(self) -> None:
+        if self.flow not in KINDS or min(self.layers, self.width, self.depth) < 1:
+            raise ScorefoldError(f"expected flow {' or '.join(KINDS)} and sizes ≥ 1; got {self}")
+
+    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["FlowPosterior"]:
+        """One after the other."""
+        return [self._train(one, seed, progress) for one, seed in zip(sims, seeds, strict=True)]
+
+    def _train(self, sims: Simulations, seed: int, progress: bool) -> "FlowPosterior":
+        x = sims.x.reshape(*sims.x.shape[:2], -1)
+        u = sims.prior.to_normal(sims.theta)
+        standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
+        base = fit_gaussian_base(standardized(standardize, x), sims.sizes, u) if self.base else None
+        shape = SetFlowShape(
+            sims.prior.dim,
+            x.shape[2],
+            sims.set_size,
+            self.width,
+            self.depth,
+            self.layers,
+            self.flow,
+            sims.shape,
+            self.embedding,
+        )
+        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
+        unseen = held_out(sims.origin, self.training.members, seed)
+        network, history = minimise(
+            SetFlowNetwork, shape, set_flow_loss, (standardize, base), cases, unseen, self.training, seed, progress
+        )
+        return FlowPosterior(sims.prior, self, network, standardize, base, history, sims.shape)
+
+
+def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:
+    """-log q(u | X), averaged over cases, half of them thinned."""
+    model, cases = SetFlow(network, *fixed), thinned(cases, key, learns_prior=False)
+    return -jnp.mean(jax.vmap(lambda u, x, size: model.log_density(u, model.embed(x, size)))(*cases))
+
+
+@dataclass(frozen=True)
+class FlowPosterior(Posterior):
+    """A trained flow; with several members their equal mixture."""
+
+    prior: Prior
+    method: Any
+    network: SetFlowNetwork
+    standardize: Standardize
+    base: GaussianBase | None
+    history: History
+    shape: tuple[int, ...]
+
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> Drawn:
+        """Directly from the flow."""
+        largest = self.network.shape.largest_set
+        if len(x) > largest:
+            raise ScorefoldError(
+                f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} "
+                "or more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
+            )
+        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
+        padded = np.concatenate([x, np.zeros((largest - len(x), x.shape[1]))])
+        size = SMALLEST
+        while size < draws:
+            size *= 2
+        made = _draw(
+            self.network, self.standardize, self.base, jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)), size, key
+        )
+        u = np.asarray(made, np.float64)[:draws]
+        if not np.isfinite(u).all():
+            raise ScorefoldError("the flow's draws are not finite. Training has failed; look at posterior.history.")
+        farthest = float(np.abs(u).max())
+        info = FlowInfo(farthest, converged=farthest <= FARTHEST, diverged=farthest > FARTHEST)
+        if info.diverged:
+            warnings.warn(
+                f"draws ran away, to {farthest:.3g} prior sd. The observations are unlike any simulation, or there were too "
+                "few simulations; compare some of them with prior predictive simulations.",
+                UntrustworthyDraws,
+                stacklevel=4,
+            )
+        return Drawn(u, info, f"a flow of {self.network.shape.layers} {self.network.flow.kind} layers")
+
+
+@eqx.filter_jit
+def _draw(
+    network: SetFlowNetwork, standardize: Standardize, base: GaussianBase | None, x: Array, n: Array, draws: int, key: Key
+) -> Cloud:
+    """Each draw from a member picked at random; compiled once, whatever n is."""
+    members = len(jax.tree.leaves(network)[0])
+    key_member, key_z = jax.random.split(key)
+    z = jax.random.normal(key_z, (draws, network.shape.dim))
+
+    def of_member(network: SetFlowNetwork) -> Cloud:
+        model = SetFlow(network, standardize, base)
+        embedded = model.embed(x, n)
+        return jax.vmap(lambda z: model.draw(z, embedded))(z)
+
+    with jax.default_matmul_precision("highest"):
+        all_u = jax.lax.map(of_member, network)
+    return all_u[jax.random.randint(key_member, (draws,), 0, members), jnp.arange(draws)]

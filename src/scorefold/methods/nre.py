@@ -1,0 +1,85 @@
+"""Neural ratio estimation: a classifier's log p(x|u) / p(x), summed over observations.
+
+log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn from by NUTS or variational inference
+(`summed.py`). The classifier is that of `networks/ratio.py`.
+
+Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from scorefold.errors import ScorefoldError
+from scorefold.methods.method import Method
+from scorefold.methods.summed import SummedPosterior, check_sampler, single_observations
+from scorefold.networks.embedding import Embedding
+from scorefold.networks.line import Line, fit_line
+from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
+from scorefold.networks.standardize import Standardize, fit_standardize, standardized
+from scorefold.simulation.cases import Simulations
+from scorefold.train.fit import Training, held_out
+from scorefold.train.minimise import minimise
+from scorefold.types import Observation, Scalar, Theta
+
+
+@dataclass(frozen=True)
+class NRE(Method):
+    """A configured method."""
+
+    width: int = 64
+    depth: int = 3
+    base: bool = True
+    """Let the classifier learn only what the ratio of a straight line with Gaussian noise leaves over; off: the paper's."""
+    embedding: str | Embedding | None = None
+    """For series and images, as in `NPSE`."""
+    sampler: str = "nuts"
+    """Or "vi", a Gaussian by variational inference."""
+    chains: int = 8
+    warmup: int = 300
+    """Steps in which a chain finds its step size and metric."""
+    steps: int = 2_000
+    """Of variational inference."""
+    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(1e-3,)))
+
+    def __post_init__(self) -> None:
+        check_sampler(self.sampler, self.chains)
+        if min(self.width, self.depth, self.warmup, self.steps) < 1:
+            raise ScorefoldError(f"expected sizes ≥ 1; got {self}")
+
+    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[SummedPosterior]:
+        """One after the other."""
+        return [self._train(one, seed, progress) for one, seed in zip(sims, seeds, strict=True)]
+
+    def _train(self, sims: Simulations, seed: int, progress: bool) -> SummedPosterior:
+        u, x, origin = single_observations(sims, "NRE")
+        standardize = fit_standardize(x)
+        line = fit_line(standardized(standardize, x), u) if self.base else None
+        shape = RatioShape(sims.prior.dim, x.shape[1], self.width, self.depth, self.base, sims.shape, self.embedding)
+        cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
+        unseen = held_out(origin, self.training.members, seed)
+        network, history = minimise(
+            RatioNetwork, shape, ratio_loss, (standardize, line), cases, unseen, self.training, seed, progress
+        )
+        return SummedPosterior(sims.prior, self, RatioTerms(network, standardize, line), history, sims.shape)
+
+
+class RatioTerms(eqx.Module):
+    """The members' mean log ratio."""
+
+    network: RatioNetwork
+    standardize: Standardize
+    line: Line | None
+
+    def prepare(self, x: Observation) -> Any:
+        """Every member's embedding of one observation."""
+        return jax.vmap(lambda network: Ratio(network, self.standardize, self.line).prepare(x))(self.network)
+
+    def term(self, u: Theta, x: Any) -> Scalar:
+        """log r(x, u)."""
+        each = jax.vmap(lambda network, own: Ratio(network, self.standardize, self.line).term(u, own))(self.network, x)
+        return jnp.mean(each)

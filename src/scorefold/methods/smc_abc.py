@@ -1,0 +1,200 @@
+"""Sequential Monte Carlo ABC: a population of parameters whose simulations come ever nearer to the observations.
+
+N parameters are drawn from the prior, each simulates a set as large as the observed one, and the nearest αN are kept; their
+farthest distance is the tolerance ε. Round after round, (1-α) N new ones are proposed, u* = u_j + e with j drawn by weight
+and e ~ N(0, 2C), C the weighted covariance of those kept, and simulated; of old and new together the nearest αN are kept. A
+new one's weight is
+
+    w* = N(u* | 0, I) / Σ_j w_j N(u* | u_j, 2C),
+
+so that the weighted population follows the posterior given a distance below ε. It ends when fewer than 5 % of a round's new
+ones came below the last ε, or when the budget of simulator calls is spent: a set of n costs n calls.
+
+All of it takes place in the N(0, I) space. The distance is between means and, for n > 1, log sds of the features, each in
+units of its sd over the first population. Draws are picked by weight; by default they are moved along a regression line first
+(`abc.py`).
+
+References: "Approximate Bayesian computation scheme for parameter inference and model selection in dynamical systems", Toni,
+Welch, Strelkowa, Ipsen and Stumpf, 2009; this variant: "Adaptive approximate Bayesian computation for complex models",
+Lenormand, Jabot and Deffuant, 2013. Libraries for it (pyABC) bring a database and a scheduler of their own; this is all that
+is needed here.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.abc import adjusted, epanechnikov, moments
+from scorefold.posterior import Draws, check_count
+from scorefold.prior import Prior
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.run import _run_batched, _run_plain
+
+KEPT = 0.5
+"""α"""
+PATIENCE = 0.05
+"""The share of new ones below the last tolerance at which it ends."""
+SMALLEST_ROUND = 100
+ROUNDS = 10
+"""A budget is cut into about so many rounds, where nothing is said of the population."""
+
+
+class SmcInfo(NamedTuple):
+    """How the population moved."""
+
+    tolerances: np.ndarray
+    """ε after every round"""
+    acceptance: np.ndarray
+    """The share of each round's new ones that came below the ε before it"""
+    calls: int
+    """Simulator calls made."""
+    effective: float
+    """What the weights leave of the number kept."""
+    converged: bool
+    """It ended because new ones hardly came nearer, not because the budget was spent, with weights worth 50 or more."""
+    diverged: bool
+
+
+class Population(NamedTuple):
+    """Parameters, their summaries' distance and their weights."""
+
+    u: np.ndarray
+    summaries: np.ndarray
+    distance: np.ndarray
+    log_weight: np.ndarray
+
+    def nearest(self, count: int) -> "Population":
+        """The first so many by distance."""
+        order = np.argsort(self.distance, kind="stable")[:count]
+        return Population(*(part[order] for part in self))
+
+    def weights(self) -> np.ndarray:
+        """Normalised."""
+        return np.exp(self.log_weight - logsumexp(self.log_weight))
+
+
+def smc_abc(
+    prior: Prior,
+    simulator: Callable[..., Any],
+    x_obs: Any,
+    budget: int,
+    draws: int = 1_000,
+    seed: int = 0,
+    population: int | None = None,
+    adjust: bool = True,
+) -> Draws:
+    """`Draws` for the observations `x_obs` (n, …) by at most `budget` calls of `simulator(theta, rng) -> x` or a `Batched` one.
+
+    `population` is N, by default a tenth of what the budget allows for, 100 at least.
+    """
+    started = time.perf_counter()
+    x = _checked(prior, simulator, x_obs, budget, draws, seed)
+    n = len(x)
+    size = population or max(SMALLEST_ROUND, budget // (n * ROUNDS))
+    check_count("population", size, SMALLEST_ROUND)
+    if size * n > budget:
+        raise ScorefoldError(
+            f"expected a budget of at least {size * n:,} calls, for {size} sets of {n} observations; got {budget:,}. Raise the "
+            "budget, lower population, or use a method that learns from single observations, such as method='f-npse'."
+        )
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
+    compare = _Comparison(prior, simulator, x, seed)
+    u = rng.standard_normal((size, prior.dim))
+    kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT * size)))
+    tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
+    new = size - len(kept.u)
+    ended = False
+    while not ended and calls + new * n <= budget:
+        u, log_weight = _proposals(kept, new, rng)
+        fresh = compare.populate(u, log_weight)
+        acceptance.append(float(np.mean(fresh.distance < tolerances[-1])))
+        both = Population(*(np.concatenate(pair) for pair in zip(kept, fresh, strict=True)))
+        kept = both.nearest(len(kept.u))
+        tolerances.append(kept.distance[-1])
+        calls += new * n
+        ended = acceptance[-1] < PATIENCE
+    weights = kept.weights() * epanechnikov(kept.distance)
+    weights /= weights.sum()
+    effective = float(1 / np.sum(weights**2))
+    info = SmcInfo(np.array(tolerances), np.array(acceptance), calls, effective, ended and effective >= 50, False)
+    if not info.converged:
+        why = f"its weights are worth {effective:.0f} draws" if ended else "the budget was spent while it still came nearer"
+        warnings.warn(f"the population has not settled: {why}. Raise the budget.", UntrustworthyDraws, stacklevel=2)
+    moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
+    theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
+    how = f"a population of {len(kept.u)}, {len(tolerances)} rounds"
+    return Draws(theta, prior.names, info, n, how, time.perf_counter() - started)
+
+
+class _Comparison:
+    """Simulates sets and compares them with the observed one; the first population sets the scale."""
+
+    def __init__(self, prior: Prior, simulator: Callable[..., Any], x: np.ndarray, seed: int):
+        self.prior, self.simulator, self.x, self.seed = prior, simulator, x, seed
+        self.round, self.scale = 0, None
+
+    def populate(self, u: np.ndarray, log_weight: np.ndarray) -> Population:
+        """Simulate a set for every u; one with a value that is not finite is as far as can be."""
+        n = len(self.x)
+        seed = int(np.random.SeedSequence(self.seed, spawn_key=(6, self.round)).generate_state(1, np.uint64)[0])
+        theta = np.repeat(self.prior.from_normal(u), n, axis=0)
+        if isinstance(self.simulator, Batched):
+            x = _run_batched(self.simulator, theta, seed, False)
+        else:
+            x = _run_plain(self.simulator, theta, seed, False)
+        x = x.reshape(len(u), n, -1)
+        if x.shape[2] != self.x.shape[1]:
+            raise ScorefoldError(
+                f"expected x_obs with {x.shape[2]} numbers an observation, as the simulator gives; got {self.x.shape[1]}"
+            )
+        bad = ~np.isfinite(x).all(axis=(1, 2))
+        if self.scale is None:
+            if bad.mean() > 0.5:
+                raise ScorefoldError(
+                    f"expected mostly finite simulations; {bad.mean():.0%} of the sets are not. Narrow the prior."
+                )
+            flat = x[~bad].reshape(-1, x.shape[2])
+            self.centre, self.width = np.median(flat, axis=0), np.maximum(flat.std(axis=0), 1e-12)
+            self.scale = np.maximum(moments((x[~bad] - self.centre) / self.width).std(axis=0), 1e-9)
+            self.seen = moments((self.x[None] - self.centre) / self.width)[0] / self.scale
+        self.round += 1
+        x = np.where(bad[:, None, None], self.centre, x)
+        summaries = moments((x - self.centre) / self.width) / self.scale
+        distance = np.where(bad, np.inf, np.sqrt(np.mean((summaries - self.seen) ** 2, axis=1)))
+        return Population(u, summaries, distance, log_weight)
+
+
+def _proposals(kept: Population, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """New u around those kept, and their log weights."""
+    weights, dim = kept.weights(), kept.u.shape[1]
+    centred = kept.u - weights @ kept.u
+    covariance = 2 * (centred.T * weights) @ centred + 1e-12 * np.eye(dim)
+    root = np.linalg.cholesky(covariance)
+    u = kept.u[rng.choice(len(kept.u), count, p=weights)] + rng.standard_normal((count, dim)) @ root.T
+    white = np.linalg.solve(root, (u[:, None] - kept.u[None]).reshape(-1, dim).T).T.reshape(count, len(kept.u), dim)
+    proposal = logsumexp(np.log(weights + 1e-300) - np.sum(white**2, axis=2) / 2, axis=1) - np.log(np.diag(root)).sum()
+    # The factors (2π)^{-dim/2} of both densities cancel; the first population, drawn from the prior, has weight one.
+    return u, -np.sum(u**2, axis=1) / 2 - proposal
+
+
+def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, seed: int) -> np.ndarray:
+    if not isinstance(prior, Prior) or not callable(simulator):
+        raise ScorefoldError(
+            f"expected an sf.Prior and a simulator to call; got {type(prior).__name__}, {type(simulator).__name__}"
+        )
+    if not prior.gaussian:
+        raise ScorefoldError(
+            "expected a prior with a known density for SMC-ABC, whose weights need it; got one from draws. Use method='abc', "
+            "which needs draws only, or write the prior down as a distribution."
+        )
+    for name, value, least in (("budget", budget, SMALLEST_ROUND), ("draws", draws, 1), ("seed", seed, 0)):
+        check_count(name, value, least)
+    x = np.asarray(x_obs, np.float64)
+    if x.ndim == 0 or len(x) == 0 or not np.isfinite(x).all():
+        raise ScorefoldError(f"expected finite observations (n, …) with n ≥ 1; got shape {x.shape}. For one write x_obs[None].")
+    return x.reshape(len(x), -1)

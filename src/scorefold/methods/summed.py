@@ -1,0 +1,246 @@
+"""Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and NUTS or variational
+inference draws from the sum in the N(0, I) space.
+
+Several chains run side by side. Each starts from one of 64 prior draws of its own, picked by its weight, so that chains begin
+apart and in places that the observations allow. NUTS does not jump between separated modes: chains that stay in different
+ones show as a large R̂, and the share of the draws in a mode is then the share of the chains that ended there. It is
+reported, not repaired.
+
+Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n
+does not recompile.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.networks.ensemble import bucket
+from scorefold.posterior import Drawn, Posterior
+from scorefold.prior import Prior
+from scorefold.sample.info import FARTHEST
+from scorefold.sample.nuts import agreement, chain
+from scorefold.sample.variational import Fitted, tail_shape, variational
+from scorefold.simulation.cases import Simulations
+from scorefold.train.fit import History
+from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
+
+SAMPLERS = ("nuts", "vi")
+CHUNK = 64
+"""Observations whose terms are computed together."""
+CANDIDATES = 64
+"""Prior draws from which a chain's start is picked."""
+SHORTEST = 500
+"""Draws a chain."""
+SMALLEST = 256
+"""Draws by variational inference."""
+TARGET = 0.8
+R_HAT, ESS = 1.01, 400
+DIVERGENT = 0.01
+"""The share of transitions that may diverge."""
+TAIL = 0.7
+
+
+@runtime_checkable
+class Terms(Protocol):
+    """A learned term for every observation."""
+
+    def prepare(self, x: Any) -> Any:
+        """What of one observation does not depend on u."""
+
+    def term(self, u: Any, x: Any) -> Any:
+        """log p(x|u) of one prepared observation, up to what does not depend on u."""
+
+
+class NutsInfo(NamedTuple):
+    """What the chains say of each other."""
+
+    r_hat: float
+    """The largest split R̂ of u and (u - ū)²; above 1.01 the chains disagree, as when they sit in different modes."""
+    ess: float
+    """The smallest effective sample size."""
+    divergences: int
+    chains: int
+    length: int
+    """Draws a chain, after the warm-up."""
+    converged: bool
+    """R̂ < 1.01, an effective sample size of 400 or more and at most 1 % divergent transitions."""
+    diverged: bool
+    """Draws are beyond 15 prior sd."""
+
+
+class VariationalInfo(NamedTuple):
+    """What the weights say of the Gaussian."""
+
+    tail_shape: float
+    """k̂ of the importance weights; above 0.7 the posterior is not close to a Gaussian."""
+    bound: np.ndarray
+    """The evidence lower bound, step by step, up to a constant."""
+    converged: bool
+    diverged: bool
+
+
+@dataclass(frozen=True)
+class SummedPosterior(Posterior):
+    """A learned term, ready to be summed; its network's arrays have a leading member axis, and the members' mean is taken."""
+
+    prior: Prior
+    method: Any
+    terms: Terms
+    history: History | None
+    """None where the terms were not trained."""
+    shape: tuple[int, ...]
+
+    options: ClassVar[tuple[str, ...]] = ("sampler", "chains")
+
+    def draw(
+        self, x: np.ndarray, draws: int, seed: tuple[int, int], *, sampler: str | None = None, chains: int | None = None
+    ) -> Drawn:
+        """By the method's sampler and number of chains, or those asked for."""
+        sampler, chains = sampler or self.method.sampler, chains or self.method.chains
+        check_sampler(sampler, chains)
+        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
+        padded = np.concatenate([x, np.zeros((bucket(len(x)) - len(x), x.shape[1]))])
+        data = (jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)))
+        u: np.ndarray
+        info: NutsInfo | VariationalInfo
+        if sampler == "vi":
+            u, info = variational_draws(_log_density, (self.terms, *data), self.prior.dim, draws, key, self.method.steps)
+        else:
+            u, info = nuts_draws(_log_density, (self.terms, *data), self.prior.dim, draws, key, chains, self.method.warmup)
+        warn(info, u)
+        return Drawn(u, info, sampler)
+
+
+LogDensity = Callable[[Theta, Any], Scalar]
+"""(u, data) to the log density in the N(0, I) space; a module's function, so that it is compiled once."""
+
+
+def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> Scalar:
+    """-|u|²/2 + Σ_j of the members' mean term, over the observations that count."""
+    terms, x, count = data
+    parts = (x.reshape(-1, min(CHUNK, len(x)), x.shape[1]), (jnp.arange(len(x)) < count).reshape(-1, min(CHUNK, len(x))))
+
+    def one(x: Array) -> Scalar:
+        return terms.term(u, terms.prepare(x))
+
+    def add(total: Scalar, part: tuple[Array, Array]) -> tuple[Scalar, None]:
+        return total + jnp.sum(jnp.where(part[1], jax.vmap(one)(part[0]), 0.0)), None
+
+    start = -jnp.sum(u**2) / 2
+    if len(parts[0]) == 1:
+        return add(start, jax.tree.map(lambda v: v[0], parts))[0]
+    # In reverse the terms of a chunk are computed again rather than kept.
+    return jax.lax.scan(jax.checkpoint(add), start, parts)[0]
+
+
+def nuts_draws(
+    log_density: LogDensity, data: Any, dim: int, draws: int, key: Key, chains: int, warmup: int
+) -> tuple[np.ndarray, NutsInfo]:
+    """Draws picked at random from the chains, twice as long together as asked for or more, and how the chains agree."""
+    length = SHORTEST
+    while length * chains < 2 * draws:
+        length *= 2
+    u, divergent = map(np.asarray, _chains(log_density, data, dim, chains, warmup, length, key))
+    u = u.astype(np.float64)
+    r_hat, ess = agreement(u)
+    if not np.isfinite(u).all() or not np.isfinite(r_hat):
+        raise ScorefoldError(
+            "the chains did not move, or ran into values that are not numbers. Training has failed, or the observations are "
+            "unlike any simulation; look at posterior.history."
+        )
+    flat = u.reshape(-1, dim)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
+    picked = flat[rng.choice(len(flat), draws, replace=False)]
+    diverged = bool(np.abs(picked).max() > FARTHEST)
+    count = int(divergent.sum())
+    converged = r_hat < R_HAT and ess >= ESS and count <= DIVERGENT * len(flat) and not diverged
+    return picked, NutsInfo(r_hat, ess, count, chains, length, converged, diverged)
+
+
+@eqx.filter_jit
+def _chains(
+    log_density: LogDensity, data: Any, dim: int, chains: int, warmup: int, length: int, key: Key
+) -> tuple[Float[Array, "chains length dim"], Array]:
+    """Every chain from its start, and where they diverged; compiled once per bucket of observations."""
+    with jax.default_matmul_precision("highest"):
+
+        def one(key: Key) -> tuple[Array, Array]:
+            key_start, key_pick, key_chain = jax.random.split(key, 3)
+            starts = jax.random.normal(key_start, (CANDIDATES, dim))
+            values = jax.lax.map(lambda u: log_density(u, data) + jnp.sum(u**2) / 2, starts, batch_size=8)
+            values = jnp.nan_to_num(values, nan=-1e30, neginf=-1e30, posinf=-1e30)
+            start = starts[jax.random.categorical(key_pick, values)]
+            return chain(lambda u: -log_density(u, data), warmup, length, TARGET, start, key_chain)
+
+        return jax.vmap(one)(jax.random.split(key, chains))
+
+
+def variational_draws(
+    log_density: LogDensity, data: Any, dim: int, draws: int, key: Key, steps: int
+) -> tuple[np.ndarray, VariationalInfo]:
+    """Draws of the fitted Gaussian, and whether it fits."""
+    size = SMALLEST
+    while size < draws:
+        size *= 2
+    fitted = _variational(log_density, data, dim, size, steps, key)
+    u, bound, log_weights = (np.asarray(part, np.float64) for part in fitted)
+    if not np.isfinite(u).all():
+        raise ScorefoldError("variational inference ran into values that are not numbers. Use sampler='nuts', or train again.")
+    shape = tail_shape(log_weights)
+    diverged = bool(np.abs(u).max() > FARTHEST)
+    return u[:draws], VariationalInfo(shape, bound, shape < TAIL and not diverged, diverged)
+
+
+@eqx.filter_jit
+def _variational(log_density: LogDensity, data: Any, dim: int, draws: int, steps: int, key: Key) -> Fitted:
+    with jax.default_matmul_precision("highest"):
+        return variational(lambda u: log_density(u, data), dim, draws, steps, key)
+
+
+def warn(info: NutsInfo | VariationalInfo, u: np.ndarray) -> None:
+    """Say so when the draws are not to be trusted."""
+    if info.converged:
+        return
+    if info.diverged:
+        what = f"draws ran away, to {np.abs(u).max():.3g} prior sd: the observations may be unlike any simulation"
+    elif isinstance(info, VariationalInfo):
+        what = f"the posterior is not close to a Gaussian (k̂ = {info.tail_shape:.2f}, above {TAIL}); use sampler='nuts'"
+    else:
+        what = (
+            f"the {info.chains} chains have not converged: R̂ = {info.r_hat:.3f} (below {R_HAT} when healthy), effective sample "
+            f"size {info.ess:.0f}, {info.divergences} divergent transitions. They may sit in different "
+            "modes, between which NUTS does not jump; look at the draws, and compare with method='f-npse'"
+        )
+    warnings.warn(f"{what}.", UntrustworthyDraws, stacklevel=5)
+
+
+def check_sampler(sampler: Any, chains: Any) -> None:
+    """A known sampler and a whole number of chains, two or more."""
+    if sampler not in SAMPLERS:
+        raise ScorefoldError(f"expected a sampler; got {sampler!r}. {closest(str(sampler), list(SAMPLERS))}")
+    if not isinstance(chains, int) or isinstance(chains, bool) or chains < 2:
+        raise ScorefoldError(f"expected 2 chains or more, which can be compared; got {chains!r}")
+
+
+def single_observations(sims: Simulations, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every observation (count, x) with its u (count, dim) and its origin; a prior without a density is refused."""
+    if not sims.prior.gaussian:
+        raise ScorefoldError(
+            f"expected a prior with a known density for {method}, which multiplies it with the likelihood; got one from draws. "
+            "Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
+        )
+    counts = np.arange(sims.x.shape[1]) < sims.sizes[:, None]
+    u = np.repeat(sims.prior.to_normal(sims.theta), sims.sizes, axis=0)
+    return u, sims.x.reshape(*counts.shape, -1)[counts], np.repeat(sims.origin, sims.sizes)
+
+
+def mean_of_members(term: Callable[[Any], Scalar], network: Any) -> Scalar:
+    """The mean of term(member) over a network's leading member axis."""
+    return jnp.mean(jax.vmap(term)(network))

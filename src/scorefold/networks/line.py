@@ -1,0 +1,47 @@
+"""A straight line with Gaussian noise, x ≈ A u + b + e with e ~ N(0, S), by least squares over single observations.
+
+It is where learned likelihoods and ratios start: log q(x|u) and, with u ~ N(0, I), log q(x|u) / q(x) are known in closed
+form, and a network learns only what they leave over. S gets a small ridge, so that collinear or constant features do no harm.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.types import Array, Float, Observation, Scalar, Theta
+
+COLLINEAR = 1e-4
+
+
+class Line(eqx.Module):
+    """A and b, and what the noise and the marginal covariance A Aᵀ + S are whitened by."""
+
+    slope: Float[Array, "x dim"]
+    offset: Float[Array, "x"]
+    whiten: Float[Array, "x x"]
+    """L⁻¹ for S = L Lᵀ"""
+    whiten_marginal: Float[Array, "x x"]
+    """The same for A Aᵀ + S"""
+
+    def residual(self, x: Observation, u: Theta) -> Observation:
+        """L⁻¹ (x - A u - b), of unit covariance."""
+        return self.whiten @ (x - self.slope @ u - self.offset)
+
+    def log_ratio(self, x: Observation, u: Theta) -> Scalar:
+        """log N(x | A u + b, S) / N(x | b, A Aᵀ + S)."""
+        marginal = self.whiten_marginal @ (x - self.offset)
+        log_det = jnp.sum(jnp.log(jnp.diag(self.whiten))) - jnp.sum(jnp.log(jnp.diag(self.whiten_marginal)))
+        return log_det + (jnp.sum(marginal**2) - jnp.sum(self.residual(x, u) ** 2)) / 2
+
+
+def fit_line(x: np.ndarray, u: np.ndarray) -> Line:
+    """From standardised observations (count, x) and their u (count, dim)."""
+    x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
+    design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
+    fit = np.linalg.lstsq(design, x, rcond=None)[0]
+    offset, slope = fit[0], fit[1:].T
+    left = x - design @ fit
+    noise = left.T @ left / len(x)
+    noise += (COLLINEAR * np.trace(noise) / len(noise) + 1e-8) * np.eye(len(noise))
+    whitens = [np.linalg.inv(np.linalg.cholesky(covariance)) for covariance in (noise, slope @ slope.T + noise)]
+    return Line(*(jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)))

@@ -1,0 +1,58 @@
+"""The loop for any network: it finds a known minimum, keeps the best weights and is decided by the seed."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from scorefold.errors import ScorefoldError
+from scorefold.train.fit import Training, held_out
+from scorefold.train.minimise import minimise
+
+COUNT = 500
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal(COUNT)
+CASES = (jnp.asarray(X), jnp.asarray(3 * X - 1 + 0.1 * RNG.standard_normal(COUNT)))
+UNSEEN = held_out(np.arange(COUNT), 2, 0)
+TRAINING = Training(members=2, learning_rates=(1e-4, 3e-2), steps=300, weight_decay=0.0, average=0.9)
+
+
+class Slope(eqx.Module):
+    weight: jax.Array
+    bias: jax.Array
+
+    def __init__(self, shape, *, key):
+        self.weight, self.bias = jax.random.normal(key, shape), jnp.zeros(())
+
+
+def squares(network, fixed, cases, key):
+    return jnp.mean((network.weight[0] * cases[0] + network.bias - cases[1]) ** 2) + 0.0 * fixed
+
+
+def broken(network, fixed, cases, key):
+    return jnp.nan * network.bias
+
+
+def trained(seed=0, loss=squares):
+    return minimise(Slope, (1,), loss, jnp.zeros(()), CASES, UNSEEN, TRAINING, seed)
+
+
+def test_it_finds_the_line_with_the_better_learning_rate():
+    network, history = trained()
+    np.testing.assert_allclose(network.weight[:, 0], 3, atol=0.03)
+    np.testing.assert_allclose(network.bias, -1, atol=0.03)
+    assert history.learning_rate == 3e-2
+    assert history.validation.shape == (2, history.train.shape[1] + 1)
+    assert (history.validation[np.arange(2), history.kept] == history.validation.min(axis=1)).all()
+
+
+def test_the_seed_decides():
+    one, again, other = trained(0), trained(0), trained(1)
+    assert (one[0].weight == again[0].weight).all()
+    assert (one[0].weight != other[0].weight).any()
+
+
+def test_a_loss_that_is_not_a_number_is_refused():
+    with pytest.raises(ScorefoldError, match="training failed"):
+        trained(loss=broken)
