@@ -298,7 +298,7 @@ CONFIGS = {
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
     "an unknown key": (put("extra", 1), "unknown 'extra'"),
-    "an unknown kind": (put("kind", "os.system"), "expected the kind of posterior to be one of composed"),
+    "an unknown kind": (put("kind", "os.system"), "expected the kind of posterior to be one of abc, composed"),
     "an unknown method": (put("method", "is", "eval"), "expected the method to be one of"),
     "a rule as the method": (put("method", {"is": "Gauss", "pilots": 0}), "expected a method; got Gauss"),
     "no method": (put("method", None), "expected a method; got None"),

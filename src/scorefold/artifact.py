@@ -21,18 +21,29 @@ from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
 from scorefold.disk import model, strict
 from scorefold.disk.tensors import Spec
 from scorefold.errors import ModelError, ScorefoldError
+from scorefold.methods.abc import ABC, AbcPosterior
 from scorefold.methods.composed import ComposedPosterior
 from scorefold.methods.method import Method
+from scorefold.methods.nle import NLE
+from scorefold.methods.npe import NPE, FlowPosterior
 from scorefold.methods.npse import NPSE
+from scorefold.methods.nre import NRE
+from scorefold.methods.summed import SummedPosterior
 from scorefold.networks.embedding import Attention, Convolution
 from scorefold.posterior import FORMAT, Frame, Made, Posterior, checked_path
 from scorefold.prior import described
 from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
 from scorefold.train.fit import Training
 
-POSTERIORS: dict[str, type[Posterior]] = {"composed": ComposedPosterior}
+POSTERIORS: dict[str, type[Posterior]] = {
+    "abc": AbcPosterior,
+    "composed": ComposedPosterior,
+    "flow": FlowPosterior,
+    "summed": SummedPosterior,
+}
 
 SETTINGS: dict[str, type] = {
+    "ABC": ABC,
     "Ancestral": Ancestral,
     "Attention": Attention,
     "Convolution": Convolution,
@@ -44,7 +55,10 @@ SETTINGS: dict[str, type] = {
     "Jac": Jac,
     "Langevin": Langevin,
     "Metropolis": Metropolis,
+    "NLE": NLE,
+    "NPE": NPE,
     "NPSE": NPSE,
+    "NRE": NRE,
     "SelfTuned": SelfTuned,
     "Tempered": Tempered,
     "Training": Training,

@@ -13,17 +13,23 @@ the mean of n observations is unlike any single one, wrong. So more observations
 `smc_abc` simulates sets of n itself. Only draws of the prior are needed, no density.
 """
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import numpy as np
 
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold import settings
+from scorefold.disk import strict
+from scorefold.disk.tensors import Arrays, Spec
+from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.networks.standardize import Standardize, fit_standardize, standardized
-from scorefold.posterior import Drawn, Posterior
+from scorefold.networks.standardize import Standardize, blank, fit_standardize, standardized
+from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.simulation.cases import Simulations
 
@@ -66,6 +72,7 @@ class ABC(Method):
     """Move what was kept along a regression line."""
 
     def __post_init__(self) -> None:
+        settings.check(self)
         if not 0 < self.accept <= 1 or self.summary not in SUMMARIES:
             raise ScorefoldError(f"expected 0 < accept ≤ 1 and summary {' or '.join(SUMMARIES)}; got {self}")
 
@@ -94,6 +101,35 @@ class AbcPosterior(Posterior):
     sizes: np.ndarray
     shape: tuple[int, ...]
     history: None = None
+
+    kind: ClassVar[str] = "abc"
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """How many simulations there are; the simulations."""
+        arrays: Arrays = {"u": self.u.astype(np.float64), "x": self.x.astype(np.float32), "sizes": self.sizes.astype(np.int32)}
+        return {"cases": len(self.u), "largest_set": self.x.shape[1]}, arrays | written.arrays_of(self.standardize)
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """The arrays of so many simulations."""
+        strict.keys(config, ("cases", "largest_set"), "what was kept")
+        cases = strict.whole(config["cases"], "the simulations", 1, frame.numbers)
+        largest = strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
+        features = math.prod(frame.shape)
+        simulations = {
+            "u": Spec((cases, frame.dim), np.dtype("<f8")),
+            "x": Spec((cases, largest, features), np.dtype("<f4")),
+            "sizes": Spec((cases,), np.dtype("<i4")),
+        }
+        return simulations | written.specs(_like(features))
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "AbcPosterior":
+        """The posterior again."""
+        u, x, sizes = arrays["u"], arrays["x"], arrays["sizes"].astype(np.int64)
+        if sizes.min() < 1 or sizes.max() > x.shape[1]:
+            raise ModelError(f"expected sets of 1 to {x.shape[1]} observations; the file holds others")
+        return cls(prior, frame.method, written.filled(_like(x.shape[2]), arrays), u, x, sizes, frame.shape)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> Drawn:
         """Compare, keep, adjust, pick."""
@@ -127,6 +163,10 @@ class AbcPosterior(Posterior):
                 stacklevel=4,
             )
         return Drawn(moved[rng.choice(len(kept), draws, p=weights)], info, f"the nearest {len(kept)} of {len(u)}")
+
+
+def _like(features: int) -> Standardize:
+    return eqx.filter_eval_shape(lambda: blank(features))
 
 
 def moments(x: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.gauss import positive
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods import written
 from scorefold.networks.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.noise import Level, levels
@@ -66,7 +66,7 @@ class ComposedPosterior(Posterior):
             "history": written.history(self.history),
             "partition": written.table(self.table),
         }
-        return config, {name: np.asarray(array) for name, array in written.named(self.ensemble).items()}
+        return config, written.arrays_of(self.ensemble)
 
     @classmethod
     def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
@@ -74,14 +74,12 @@ class ComposedPosterior(Posterior):
         strict.keys(config, ("largest_set", "history", "partition"), "what was trained")
         written.read_history(config["history"])
         written.read_table(config["partition"], cls._largest_set(frame, config))
-        return {name: Spec(v.shape, v.dtype) for name, v in written.named(cls._skeleton(frame, config)).items()}
+        return written.specs(cls._skeleton(frame, config))
 
     @classmethod
     def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "ComposedPosterior":
         """The posterior again."""
-        like = cls._skeleton(frame, config)
-        ensemble = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in written.named(like)])
-        written.check(ensemble)
+        ensemble = written.filled(cls._skeleton(frame, config), arrays)
         table = written.read_table(config["partition"], cls._largest_set(frame, config))
         return cls(prior, frame.method, ensemble, written.read_history(config["history"]), table, frame.shape)
 
@@ -93,10 +91,7 @@ class ComposedPosterior(Posterior):
     def _skeleton(cls, frame: Frame, config: Mapping[str, Any]) -> ScoreEnsemble:
         method, members = frame.method, frame.method.training.members
         shape = method.network_shape(frame.dim, frame.gaussian, frame.shape, cls._largest_set(frame, config))
-        if fewest_numbers(shape, members) > frame.numbers:
-            raise ModelError(
-                f"expected the weights of {members} networks of width {shape.width}; the file is too small for them"
-            )
+        written.fits(fewest_numbers(shape, members), frame.numbers, f"{members} networks of width {shape.width}")
         return skeleton(shape, members, len(knots_of(method.T)) if method.control else None)
 
     def draw(

@@ -6,23 +6,28 @@ log q(x_j|u) + constant, drawn from by NUTS or variational inference (`summed.py
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
-from scorefold.errors import ScorefoldError
+from scorefold import settings
+from scorefold.methods import written
 from scorefold.methods.method import Method
 from scorefold.methods.summed import SummedPosterior, check_sampler, mean_of_members, single_observations
-from scorefold.networks.flow import KINDS, ConditionalFlow
+from scorefold.networks import line, standardize
+from scorefold.networks.flow import ConditionalFlow, check_flow
 from scorefold.networks.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.networks.line import Line, fit_line
 from scorefold.networks.standardize import Standardize, fit_standardize, standardized
+from scorefold.posterior import Frame
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import Training, held_out
 from scorefold.train.minimise import minimise
-from scorefold.types import Observation, Scalar, Theta
+from scorefold.types import Key, Observation, Scalar, Theta
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,9 @@ class NLE(Method):
     training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(2e-3,)))
 
     def __post_init__(self) -> None:
+        settings.check(self, layers=1, width=1, depth=1, warmup=1, steps=1)
+        check_flow(self.flow, self.layers, self.width, self.depth)
         check_sampler(self.sampler, self.chains)
-        if self.flow not in KINDS or min(self.layers, self.width, self.depth, self.warmup, self.steps) < 1:
-            raise ScorefoldError(f"expected flow {' or '.join(KINDS)} and sizes ≥ 1; got {self}")
 
     def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[SummedPosterior]:
         """One after the other."""
@@ -56,15 +61,32 @@ class NLE(Method):
 
     def _train(self, sims: Simulations, seed: int, progress: bool) -> SummedPosterior:
         u, x, origin = single_observations(sims, "NLE")
-        standardize = fit_standardize(x)
-        line = fit_line(standardized(standardize, x), u) if self.base else None
-        shape = LikelihoodShape(sims.prior.dim, x.shape[1], self.width, self.depth, self.layers, self.flow)
+        scale = fit_standardize(x)
+        fitted = fit_line(standardized(scale, x), u) if self.base else None
+        shape = self._shape(sims.prior.dim, x.shape[1])
         cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
         unseen = held_out(origin, self.training.members, seed)
         network, history = minimise(
-            likelihood_network, shape, likelihood_loss, (standardize, line), cases, unseen, self.training, seed, progress
+            likelihood_network, shape, likelihood_loss, (scale, fitted), cases, unseen, self.training, seed, progress
         )
-        return SummedPosterior(sims.prior, self, LikelihoodTerms(network, standardize, line), history, sims.shape)
+        return SummedPosterior(sims.prior, self, LikelihoodTerms(network, scale, fitted), history, sims.shape)
+
+    def _shape(self, dim: int, features: int) -> LikelihoodShape:
+        return LikelihoodShape(dim, features, self.width, self.depth, self.layers, self.flow)
+
+    def skeleton(self, frame: Frame) -> "LikelihoodTerms":
+        """The terms with shapes and types in place of arrays."""
+        features, members = math.prod(frame.shape), self.training.members
+        fewest = members * self.layers * self.depth * self.width**2
+        written.fits(fewest, frame.numbers, f"{members} flows of {self.layers} layers")
+        shape = self._shape(frame.dim, features)
+
+        def make(key: Key) -> LikelihoodTerms:
+            network = jax.vmap(lambda k: likelihood_network(shape, key=k))(jax.random.split(key, members))
+            fitted = line.blank(features, frame.dim) if self.base else None
+            return LikelihoodTerms(network, standardize.blank(features), fitted)
+
+        return eqx.filter_eval_shape(make, jax.random.key(0))
 
 
 class LikelihoodTerms(eqx.Module):

@@ -9,24 +9,30 @@ Murray, 2016; "BayesFlow: learning complex stochastic models with invertible neu
 sets.
 """
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import settings
+from scorefold.disk import strict
+from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.networks.embedding import Embedding
-from scorefold.networks.flow import KINDS
+from scorefold.networks import gaussian_base, standardize
+from scorefold.networks.embedding import Embedding, check_embedding
+from scorefold.networks.flow import check_flow
 from scorefold.networks.gaussian_base import GaussianBase, fit_gaussian_base
 from scorefold.networks.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
 from scorefold.networks.standardize import Standardize, fit_standardize, standardized
-from scorefold.posterior import Drawn, Posterior
+from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.info import FARTHEST
 from scorefold.simulation.cases import Simulations
@@ -64,8 +70,9 @@ class NPE(Method):
     training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(5e-4,)))
 
     def __post_init__(self) -> None:
-        if self.flow not in KINDS or min(self.layers, self.width, self.depth) < 1:
-            raise ScorefoldError(f"expected flow {' or '.join(KINDS)} and sizes ≥ 1; got {self}")
+        settings.check(self, layers=1, width=1, depth=1)
+        check_flow(self.flow, self.layers, self.width, self.depth)
+        check_embedding(self.embedding)
 
     def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["FlowPosterior"]:
         """One after the other."""
@@ -74,25 +81,29 @@ class NPE(Method):
     def _train(self, sims: Simulations, seed: int, progress: bool) -> "FlowPosterior":
         x = sims.x.reshape(*sims.x.shape[:2], -1)
         u = sims.prior.to_normal(sims.theta)
-        standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
-        base = fit_gaussian_base(standardized(standardize, x), sims.sizes, u) if self.base else None
-        shape = SetFlowShape(
-            sims.prior.dim,
-            x.shape[2],
-            sims.set_size,
+        scale = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
+        base = fit_gaussian_base(standardized(scale, x), sims.sizes, u) if self.base else None
+        shape = self.network_shape(sims.prior.dim, sims.shape, sims.set_size)
+        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
+        unseen = held_out(sims.origin, self.training.members, seed)
+        network, history = minimise(
+            SetFlowNetwork, shape, set_flow_loss, (scale, base), cases, unseen, self.training, seed, progress
+        )
+        return FlowPosterior(sims.prior, self, network, scale, base, history, sims.shape)
+
+    def network_shape(self, dim: int, observation: tuple[int, ...], largest_set: int) -> SetFlowShape:
+        """The network that these settings mean for a prior and simulations."""
+        return SetFlowShape(
+            dim,
+            math.prod(observation),
+            largest_set,
             self.width,
             self.depth,
             self.layers,
             self.flow,
-            sims.shape,
+            observation,
             self.embedding,
         )
-        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
-        unseen = held_out(sims.origin, self.training.members, seed)
-        network, history = minimise(
-            SetFlowNetwork, shape, set_flow_loss, (standardize, base), cases, unseen, self.training, seed, progress
-        )
-        return FlowPosterior(sims.prior, self, network, standardize, base, history, sims.shape)
 
 
 def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:
@@ -112,6 +123,42 @@ class FlowPosterior(Posterior):
     base: GaussianBase | None
     history: History
     shape: tuple[int, ...]
+
+    kind: ClassVar[str] = "flow"
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """The largest set and the history; the arrays by their path."""
+        config = {"largest_set": int(self.network.shape.largest_set), "history": written.history(self.history)}
+        return config, written.arrays_of((self.network, self.standardize, self.base))
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """The arrays of a flow of these sizes."""
+        strict.keys(config, ("largest_set", "history"), "what was trained")
+        written.read_history(config["history"])
+        return written.specs(cls._skeleton(frame, config))
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "FlowPosterior":
+        """The posterior again."""
+        network, scale, base = written.filled(cls._skeleton(frame, config), arrays)
+        return cls(prior, frame.method, network, scale, base, written.read_history(config["history"]), frame.shape)
+
+    @classmethod
+    def _skeleton(cls, frame: Frame, config: Mapping[str, Any]) -> Any:
+        """Network, standardisation and base with shapes and types in place of arrays."""
+        method, members = frame.method, frame.method.training.members
+        largest = strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
+        fewest = members * method.layers * method.width * (method.depth * method.width + largest)
+        written.fits(fewest, frame.numbers, f"{members} flows of {method.layers} layers")
+        shape = method.network_shape(frame.dim, frame.shape, largest)
+
+        def make(key: Key) -> Any:
+            network = jax.vmap(lambda k: SetFlowNetwork(shape, key=k))(jax.random.split(key, members))
+            base = gaussian_base.blank(shape.x, shape.dim, largest) if method.base else None
+            return network, standardize.blank(shape.x), base
+
+        return eqx.filter_eval_shape(make, jax.random.key(0))
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> Drawn:
         """Directly from the flow."""

@@ -23,6 +23,7 @@ from scorefold.methods.method import Method
 from scorefold.networks.embedding import Embedding, check_embedding
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
+from scorefold.networks.resmlp import DEEPEST, WIDEST
 from scorefold.networks.score import Shape
 from scorefold.networks.standardize import Standardize, fit_standardize
 from scorefold.noise import levels
@@ -33,8 +34,6 @@ from scorefold.train.control import fit_control
 from scorefold.train.fit import Cases, Lesson, Training, fit_scores, held_out
 from scorefold.train.partition import fit_partition
 
-WIDEST = 16_384
-DEEPEST = 64
 MOST_LEVELS = 100_000
 
 

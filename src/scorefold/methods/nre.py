@@ -6,6 +6,7 @@ log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn 
 Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,17 +15,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError
+from scorefold.methods import written
 from scorefold.methods.method import Method
 from scorefold.methods.summed import SummedPosterior, check_sampler, single_observations
-from scorefold.networks.embedding import Embedding
+from scorefold.networks import line, standardize
+from scorefold.networks.embedding import Embedding, check_embedding
 from scorefold.networks.line import Line, fit_line
 from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
+from scorefold.networks.resmlp import DEEPEST, WIDEST
 from scorefold.networks.standardize import Standardize, fit_standardize, standardized
+from scorefold.posterior import Frame
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import Training, held_out
 from scorefold.train.minimise import minimise
-from scorefold.types import Observation, Scalar, Theta
+from scorefold.types import Key, Observation, Scalar, Theta
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,11 @@ class NRE(Method):
     training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(1e-3,)))
 
     def __post_init__(self) -> None:
+        settings.check(self, width=1, depth=1, warmup=1, steps=1)
+        if self.width > WIDEST or self.depth > DEEPEST:
+            raise ScorefoldError(f"expected width up to {WIDEST:,} and depth up to {DEEPEST}; got {self}")
         check_sampler(self.sampler, self.chains)
-        if min(self.width, self.depth, self.warmup, self.steps) < 1:
-            raise ScorefoldError(f"expected sizes ≥ 1; got {self}")
+        check_embedding(self.embedding)
 
     def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[SummedPosterior]:
         """One after the other."""
@@ -57,15 +65,30 @@ class NRE(Method):
 
     def _train(self, sims: Simulations, seed: int, progress: bool) -> SummedPosterior:
         u, x, origin = single_observations(sims, "NRE")
-        standardize = fit_standardize(x)
-        line = fit_line(standardized(standardize, x), u) if self.base else None
-        shape = RatioShape(sims.prior.dim, x.shape[1], self.width, self.depth, self.base, sims.shape, self.embedding)
+        scale = fit_standardize(x)
+        fitted = fit_line(standardized(scale, x), u) if self.base else None
+        shape = self._shape(sims.prior.dim, sims.shape)
         cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
         unseen = held_out(origin, self.training.members, seed)
         network, history = minimise(
-            RatioNetwork, shape, ratio_loss, (standardize, line), cases, unseen, self.training, seed, progress
+            RatioNetwork, shape, ratio_loss, (scale, fitted), cases, unseen, self.training, seed, progress
         )
-        return SummedPosterior(sims.prior, self, RatioTerms(network, standardize, line), history, sims.shape)
+        return SummedPosterior(sims.prior, self, RatioTerms(network, scale, fitted), history, sims.shape)
+
+    def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
+        return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)
+
+    def skeleton(self, frame: Frame) -> "RatioTerms":
+        """The terms with shapes and types in place of arrays."""
+        shape, members = self._shape(frame.dim, frame.shape), self.training.members
+        written.fits(members * self.depth * self.width**2, frame.numbers, f"{members} classifiers of width {self.width}")
+
+        def make(key: Key) -> RatioTerms:
+            network = jax.vmap(lambda k: RatioNetwork(shape, key=k))(jax.random.split(key, members))
+            fitted = line.blank(shape.x, shape.dim) if self.base else None
+            return RatioTerms(network, standardize.blank(shape.x), fitted)
+
+        return eqx.filter_eval_shape(make, jax.random.key(0))
 
 
 class RatioTerms(eqx.Module):

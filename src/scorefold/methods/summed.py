@@ -11,7 +11,7 @@ does not recompile.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -20,9 +20,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.disk import strict
+from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.methods import written
 from scorefold.networks.ensemble import bucket
-from scorefold.posterior import Drawn, Posterior
+from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.info import FARTHEST
 from scorefold.sample.nuts import agreement, chain
@@ -98,6 +101,26 @@ class SummedPosterior(Posterior):
     shape: tuple[int, ...]
 
     options: ClassVar[tuple[str, ...]] = ("sampler", "chains")
+    kind: ClassVar[str] = "summed"
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """The history, where there is one; the terms' arrays by their path."""
+        if self.history is None:
+            raise ScorefoldError("terms that were not trained cannot be saved")
+        return {"history": written.history(self.history)}, written.arrays_of(self.terms)
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """The arrays of the method's terms."""
+        strict.keys(config, ("history",), "what was trained")
+        written.read_history(config["history"])
+        return written.specs(frame.method.skeleton(frame))
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "SummedPosterior":
+        """The posterior again."""
+        terms = written.filled(frame.method.skeleton(frame), arrays)
+        return cls(prior, frame.method, terms, written.read_history(config["history"]), frame.shape)
 
     def draw(
         self, x: np.ndarray, draws: int, seed: tuple[int, int], *, sampler: str | None = None, chains: int | None = None

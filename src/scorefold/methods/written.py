@@ -1,4 +1,4 @@
-"""Composed scores in files: names for an ensemble's arrays, and the history of training and the table of sets as plain JSON.
+"""What was trained, in files: names for the networks' arrays, and the history of training and the table of sets as plain JSON.
 
 A loss that is not finite is null in the file, and NaN when it comes back. What is read is not trusted.
 """
@@ -10,8 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.disk import strict
+from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ModelError
-from scorefold.networks.ensemble import ScoreEnsemble
+from scorefold.networks.control import Control
+from scorefold.networks.gaussian_base import GaussianBase
+from scorefold.networks.standardize import Standardize
 from scorefold.train.fit import History
 from scorefold.train.partition import Choice, PartitionTable
 
@@ -25,15 +28,42 @@ def named(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def check(ensemble: ScoreEnsemble) -> None:
+def arrays_of(tree: Any) -> Arrays:
+    """The same in memory."""
+    return {name: np.asarray(leaf) for name, leaf in named(tree).items()}
+
+
+def specs(like: Any) -> dict[str, Spec]:
+    """What the leaves should be, of a tree of shapes and types."""
+    return {name: Spec(leaf.shape, leaf.dtype) for name, leaf in named(like).items()}
+
+
+def filled(like: Any, arrays: Arrays) -> Any:
+    """The tree of shapes and types with these arrays for leaves, checked."""
+    tree = jax.tree.unflatten(jax.tree.structure(like), [jnp.asarray(arrays[name]) for name in named(like)])
+    parts = jax.tree.leaves(tree, is_leaf=lambda part: isinstance(part, Standardize | GaussianBase | Control))
+    for part in parts:
+        check(part)
+    return tree
+
+
+def check(part: Any) -> None:
     """What must hold of numbers besides that they are finite."""
-    good = [jnp.all(ensemble.standardize.scale > 0)]
-    if ensemble.base is not None:
-        good += [jnp.all((ensemble.base.variances > 0) & (ensemble.base.variances <= 1))]
-    if ensemble.control is not None:
-        good += [jnp.all(jnp.diff(ensemble.control.t) > 0)]
-    if not all(good):
+    good = True
+    if isinstance(part, Standardize):
+        good = bool(jnp.all(part.scale > 0))
+    if isinstance(part, GaussianBase):
+        good = bool(jnp.all((part.variances > 0) & (part.variances <= 1)))
+    if isinstance(part, Control):
+        good = bool(jnp.all(jnp.diff(part.t) > 0))
+    if not good:
         raise ModelError("expected scales and variances above 0 and rising levels; the weights hold others")
+
+
+def fits(fewest: int, numbers: int, what: str) -> None:
+    """Refuse what cannot be in a file of so many numbers before it is built."""
+    if fewest > numbers:
+        raise ModelError(f"expected the weights of {what}; the file is too small for them")
 
 
 def history(history: History) -> dict[str, Any]:

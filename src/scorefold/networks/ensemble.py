@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.networks import gaussian_base, standardize
 from scorefold.networks.control import Control
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork, Shape, residual_scale
@@ -209,19 +210,16 @@ class EnsembleSets(SetScores):
 def skeleton(shape: Shape, members: int, knots: int | None) -> ScoreEnsemble:
     """An ensemble of these sizes with shapes and types in place of its arrays; nothing is allocated."""
     dim, x = shape.dim, shape.x
-    smallest = 0 if shape.learns_prior else 1
-    sizes = shape.largest_set - smallest + 1
 
     def make(key: Array) -> ScoreEnsemble:
         network = jax.vmap(lambda k: ScoreNetwork(shape, key=k))(jax.random.split(key, members))
         base, control = None, None
         if shape.base:
-            line = jnp.zeros((sizes, dim, x)), jnp.zeros((sizes, dim))
-            base = GaussianBase(*line, jnp.zeros((sizes, dim, dim)), jnp.zeros((sizes, dim)), smallest)
+            base = gaussian_base.blank(x, dim, shape.largest_set, 0 if shape.learns_prior else 1)
         if knots is not None:
             table = jnp.zeros((knots, dim)), jnp.zeros((knots, dim, dim))
             control = Control(jnp.zeros(knots), jnp.zeros(knots), *table)
-        return ScoreEnsemble(network, Standardize(jnp.zeros(x), jnp.zeros(x)), base, control)
+        return ScoreEnsemble(network, standardize.blank(x), base, control)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))
 

@@ -22,12 +22,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.errors import ScorefoldError
 from scorefold.networks import spline
-from scorefold.networks.resmlp import Linear, ResMLP
+from scorefold.networks.resmlp import DEEPEST, WIDEST, Linear, ResMLP
 from scorefold.types import Array, Float, Key, Scalar
 
 KINDS = ("affine", "spline")
 STRETCH = 3.0
+MOST_LAYERS = 100
 
 Vector = Float[Array, "y"]
 Given = Float[Array, "c"]
@@ -94,6 +96,15 @@ class ConditionalFlow(eqx.Module):
         """log q(y | c)."""
         z, log_det = self.forward(y, given)
         return log_det - jnp.sum(z**2) / 2 - len(y) / 2 * jnp.log(2 * jnp.pi)
+
+
+def check_flow(kind: str, layers: int, width: int, depth: int) -> None:
+    """A known kind, and sizes that can be built; else a ScorefoldError."""
+    if kind not in KINDS or layers > MOST_LAYERS or width > WIDEST or depth > DEEPEST:
+        raise ScorefoldError(
+            f"expected flow {' or '.join(KINDS)}, layers up to {MOST_LAYERS}, width up to {WIDEST:,}, depth up to {DEEPEST}; "
+            f"got {kind!r:.60}, {layers}, {width} and {depth}"
+        )
 
 
 def _log_stretch(raw: Float[Array, "y parameters"]) -> Vector:

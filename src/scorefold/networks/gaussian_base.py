@@ -117,6 +117,13 @@ def _prior(x: int, dim: int) -> _Line:
     return _Line(np.zeros((dim, x)), np.zeros(dim), np.eye(dim), 0.0)
 
 
+def blank(features: int, dim: int, largest: int, smallest: int = 1) -> GaussianBase:
+    """One of this size, its numbers still to be put in."""
+    sizes = largest - smallest + 1
+    line = jnp.zeros((sizes, dim, features)), jnp.zeros((sizes, dim))
+    return GaussianBase(*line, jnp.zeros((sizes, dim, dim)), jnp.zeros((sizes, dim)), smallest)
+
+
 def fit_gaussian_base(x: np.ndarray, sizes: np.ndarray, u: np.ndarray, smallest: int = 1) -> GaussianBase:
     """The line for every set size `smallest` … m, from the cases' standardised observations (cases, m, x)."""
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)

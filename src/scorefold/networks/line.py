@@ -34,6 +34,12 @@ class Line(eqx.Module):
         return log_det + (jnp.sum(marginal**2) - jnp.sum(self.residual(x, u) ** 2)) / 2
 
 
+def blank(features: int, dim: int) -> Line:
+    """One of this size, its numbers still to be put in."""
+    square = jnp.zeros((features, features))
+    return Line(jnp.zeros((features, dim)), jnp.zeros(features), square, square)
+
+
 def fit_line(x: np.ndarray, u: np.ndarray) -> Line:
     """From standardised observations (count, x) and their u (count, dim)."""
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)

@@ -12,6 +12,10 @@ import jax.numpy as jnp
 
 from scorefold.types import Array, Float, Key
 
+WIDEST = 16_384
+DEEPEST = 64
+"""What may be asked for; it also bounds what a file can ask for."""
+
 
 class Linear(eqx.Module):
     """x ↦ x W + b, with W stored as (in, out): batched, this is one plain matrix product without a transpose."""

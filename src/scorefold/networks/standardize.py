@@ -32,6 +32,11 @@ class Standardize(eqx.Module):
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
 
 
+def blank(features: int) -> Standardize:
+    """One of this size, its numbers still to be put in."""
+    return Standardize(jnp.zeros(features), jnp.zeros(features))
+
+
 def fit_standardize(x: np.ndarray) -> Standardize:
     """From simulated observations (count, x)."""
     x = np.asarray(x, np.float64)

@@ -248,7 +248,7 @@ def fit_scores(
 
     def chosen(start: int) -> tuple[ScoreNetwork, History]:
         own = jax.tree.map(lambda v: v[start : start + copies], state.arrays)
-        return _choose(own["runs"], own["losses"]["train"], own["losses"]["validation"], pace.epochs, training)
+        return _choose(own["runs"], own["losses"]["train"], own["losses"]["validation"], pace.epochs, training, shape.base)
 
     return [chosen(i * copies) for i in range(len(lessons))]
 
@@ -384,7 +384,9 @@ def _validate(fixed: _Fixed, rows: Array, runs: _Run, keys: Array) -> tuple[_Run
     return fixed.over_runs(one, rows, runs, keys)
 
 
-def _choose(runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training) -> tuple[Any, History]:
+def _choose(
+    runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, training: Training, base: bool
+) -> tuple[Any, History]:
     """Keep the members of the learning rate with the lowest mean validation loss."""
     best = np.asarray(runs.best_loss).reshape(len(training.learning_rates), training.members)
     losses = np.where(np.isfinite(best), best, np.inf).mean(axis=1)
@@ -396,7 +398,7 @@ def _choose(runs: _Run, train: np.ndarray, validation: np.ndarray, epochs: int, 
     chosen = int(np.argmin(losses))
     rows = slice(chosen * training.members, (chosen + 1) * training.members)
     finite = np.where(np.isfinite(validation[rows]), validation[rows], np.inf)
-    _say_how_it_went(int(runs.skipped[rows].sum()), int(runs.step[rows].sum()), finite, runs.network.shape.base)
+    _say_how_it_went(int(runs.skipped[rows].sum()), int(runs.step[rows].sum()), finite, base)
     history = History(
         train=train[rows],
         validation=validation[rows],

@@ -60,7 +60,7 @@ def minimise(
             report(f"loss {train[-1].mean():.4f}  validation {validation[-1].mean():.4f}")
             if since >= training.patience:
                 break
-    return _choose(runs, np.stack(train, 1), np.stack(validation, 1), pace.epochs, training)
+    return _choose(runs, np.stack(train, 1), np.stack(validation, 1), pace.epochs, training, base=True)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
