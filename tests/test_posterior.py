@@ -18,7 +18,7 @@ from scipy import stats
 import scorefold as sf
 from scorefold import tasks
 from scorefold.compose import Diffused
-from scorefold.diagnose.c2st import c2st
+from scorefold.diagnostics.c2st import c2st
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods import composed as module
 from scorefold.methods.composed import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size, merge, partition

@@ -17,7 +17,7 @@ LONGEST = 500
 
 ASSEMBLY = {"types", "errors", "progress", "noise", "sets", "prior", "simulation"}
 ASSEMBLY |= {"networks", "train", "compose", "sample", "methods"}
-ALL = ASSEMBLY | {"pairing", "posterior", "fitting", "artifact", "diagnose", "tasks", "infer", "bench", "report"}
+ALL = ASSEMBLY | {"pairing", "posterior", "fitting", "artifact", "diagnostics", "tasks", "infer", "bench", "report"}
 
 # What each room may import, besides itself. A new room needs a line here.
 MAY_IMPORT = {
@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "posterior": {"prior", "errors"},
     "fitting": ASSEMBLY | {"posterior"},
     "artifact": ASSEMBLY | {"posterior"},
-    "diagnose": {"types", "errors"},
+    "diagnostics": {"types", "errors"},
     "tasks": {"types", "errors", "noise", "sets", "prior", "simulation"},
     "infer": ALL,
     "bench": ALL,
