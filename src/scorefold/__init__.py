@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
+    from scorefold.diagnosis import Diagnosis, diagnose
     from scorefold.errors import ScorefoldError
     from scorefold.fitting import fit, fit_many
     from scorefold.methods.npse import NPSE
@@ -34,6 +35,7 @@ _HOMES = {
     "Convolution": "networks.embedding",
     "DDIM": "sample",
     "Damped": "compose",
+    "Diagnosis": "diagnosis",
     "Diffused": "compose",
     "Draws": "posterior",
     "Flow": "sample",
@@ -49,6 +51,7 @@ _HOMES = {
     "Tempered": "compose",
     "Training": "train.fit",
     "Transitions": "sample",
+    "diagnose": "diagnosis",
     "fit": "fitting",
     "fit_many": "fitting",
     "simulate": "simulation.run",
@@ -62,6 +65,7 @@ __all__ = [
     "Batched",
     "Convolution",
     "Damped",
+    "Diagnosis",
     "Diffused",
     "Draws",
     "Flow",
@@ -76,6 +80,7 @@ __all__ = [
     "Tempered",
     "Training",
     "Transitions",
+    "diagnose",
     "fit",
     "fit_many",
     "simulate",

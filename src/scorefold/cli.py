@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scorefold.commands import diagnose
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -122,6 +123,9 @@ def infer(
     run.write(result, out)
     console.print(run.table(result))
     console.print(f"\nFigures, draws and summary are in {out}; start with corner.png.", soft_wrap=True)
+
+
+diagnose.register(app)
 
 
 def _known(option: str, look_up: Callable[[], object]) -> None:

@@ -9,6 +9,10 @@ class SimulatorError(ScorefoldError):
     """The user's simulator raised, or returned something that is not an observation."""
 
 
+class Diverged(ScorefoldError):
+    """The sampler's draws are not numbers."""
+
+
 class ScorefoldWarning(UserWarning):
     """Something was done that the caller should know about."""
 

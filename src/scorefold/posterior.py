@@ -5,13 +5,14 @@ observations is in `methods/`.
 """
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from scorefold.errors import ScorefoldError
+from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.prior import Prior
 
 
@@ -57,6 +58,18 @@ class Draws:
         )
 
 
+class ManyDraws(NamedTuple):
+    """Posterior draws for many data sets of one size."""
+
+    theta: np.ndarray
+    """(data sets, draws, dim); NaN where a data set's draws were not finite, and then it has diverged"""
+    converged: np.ndarray
+    """(data sets,) booleans"""
+    diverged: np.ndarray
+    """(data sets,) booleans: draws not to be used"""
+    seconds: float
+
+
 class Drawn(NamedTuple):
     """What a method hands back, in the N(0, I) space."""
 
@@ -91,12 +104,7 @@ class Posterior(ABC):
         """
         check_count("draws", draws, 1)
         check_count("seed", seed, 0)
-        unknown = [word for word in how if word not in self.options]
-        if unknown:
-            raise ScorefoldError(
-                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
-                f"{', '.join(unknown)}"
-            )
+        self._check_options(how)
         if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x) for x in x_obs]
             return [self._sample(x, draws, (seed, i), how) for i, x in enumerate(checked)]
@@ -107,6 +115,62 @@ class Posterior(ABC):
         drawn = self.draw(x, draws, seed, **how)
         theta = self.prior.from_normal(drawn.u)
         return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, time.perf_counter() - started)
+
+    def sample_many(self, x_obs: Any, draws: int = 100, seed: int = 0, **how: Any) -> ManyDraws:
+        """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
+
+        One warning says how many data sets did not converge; which ones is in the result.
+        """
+        check_count("draws", draws, 1)
+        check_count("seed", seed, 0)
+        self._check_options(how)
+        x = np.asarray(x_obs)
+        if x.ndim != 2 + len(self.shape) or len(x) == 0:
+            raise ScorefoldError(
+                f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
+                "different sizes go to sample, as a list."
+            )
+        flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
+        started = time.perf_counter()
+        u, converged, diverged = self.draw_many(flat, draws, seed, **how)
+        finite = np.isfinite(u).all(axis=(1, 2))
+        theta = np.full(u.shape, np.nan)
+        theta[finite] = self.prior.from_normal(u[finite])
+        many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
+        if not many.converged.all():
+            warnings.warn(
+                f"the draws of {np.sum(~many.converged)} of {len(x)} data sets have not converged, {many.diverged.sum()} of "
+                "these diverged; `converged` and `diverged` say which.",
+                UntrustworthyDraws,
+                stacklevel=2,
+            )
+        return many
+
+    def draw_many(self, *args: Any, **how: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """draw_many(x (data sets, n, features), draws, seed, **options): u (data sets, draws, dim), converged and diverged.
+
+        By default one data set after the other.
+        """
+        x, draws, seed = args
+        u = np.full((len(x), draws, self.prior.dim), np.nan)
+        converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
+            for i, one in enumerate(x):
+                try:
+                    drawn = self.draw(one, draws, (seed, i), **how)
+                except Diverged:
+                    continue
+                u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
+        return u, converged, diverged
+
+    def _check_options(self, how: dict[str, Any]) -> None:
+        unknown = [word for word in how if word not in self.options]
+        if unknown:
+            raise ScorefoldError(
+                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
+                f"{', '.join(unknown)}"
+            )
 
     def checked(self, x_obs: Any) -> np.ndarray:
         """x_obs as (n, features) float64, or a ScorefoldError."""
