@@ -84,7 +84,7 @@ def _sparseness(pooled: Scores) -> Scores:
     return score
 
 
-def _mahalanobis(pooled: Scores) -> Scores:
+def _mahalanobis(pooled: Float[np.ndarray, "datasets pooled dim"]) -> Float[np.ndarray, "datasets pooled 1"]:
     """The squared distance from the mean, in the metric of the covariance."""
     centred = pooled - pooled.mean(axis=1, keepdims=True)
     covariance = np.einsum("sld,sle->sde", centred, centred) / pooled.shape[1]

@@ -19,6 +19,7 @@ sd."""
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from scorefold.diagnostics.ranks import LEVEL
 from scorefold.diagnostics.sbc import SBC
@@ -28,7 +29,8 @@ CLEAR = 2.0
 """Standard errors."""
 SEEN = 3.8
 """Standard errors that are found with probability 0.8, where the band is about 3 wide."""
-NARROWEST = 0.4
+NARROWEST = 1.2
+"""Times the least that the sd ratio can be seen to be, which is where all ranks are 0 or L."""
 LEAST_CONTRACTION = 0.1
 
 
@@ -69,14 +71,14 @@ def _one(found: SBC, k: int) -> Verdict:
     if abs(low_by) > CLEAR / (ratio * np.sqrt(datasets)):
         words.append(f"shifted {'down' if low_by > 0 else 'up'} by about {abs(low_by):.1g} sd")
     if abs(np.log(ratio)) > CLEAR / np.sqrt(2 * datasets):
-        words.append(_width(ratio))
+        words.append(_width(ratio, NARROWEST / float(stats.norm.isf(0.5 / (found.draws + 1)))))
     return Verdict(name, False, " and ".join(words) or "wrong in shape")
 
 
-def _width(ratio: float) -> str:
+def _width(ratio: float, narrowest: float) -> str:
     off = 5 * max(1, round(20 * abs(1 - ratio)))
-    if ratio <= NARROWEST:
-        return f"over-confident by {100 - 100 * NARROWEST:.0f}% or more"
+    if ratio <= narrowest:
+        return f"over-confident by {5 * int(20 * (1 - narrowest))}% or more"
     return f"{'over' if ratio < 1 else 'under'}-confident by about {off}%"
 
 
