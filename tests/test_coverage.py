@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from conjugate import world
 
+from conjugate import world
 from scorefold.diagnostics.coverage import KINDS, TOGETHER, coverage
 
 

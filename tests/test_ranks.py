@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from conjugate import world
 from scipy import stats
 
+from conjugate import world
 from scorefold.diagnostics import ranks as module
 from scorefold.diagnostics.ranks import pooled_ranks, uniformity
 from scorefold.errors import ScorefoldError

@@ -5,9 +5,9 @@ Draws are exact and independent, from NumPy; what is counted are whole tests of 
 
 import numpy as np
 import pytest
-from conjugate import world
 from scipy import stats
 
+from conjugate import world
 from scorefold.diagnostics.sbc import sbc
 from scorefold.diagnostics.summaries import predict, summaries
 from scorefold.errors import ScorefoldError

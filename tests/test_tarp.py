@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from conjugate import world
 
+from conjugate import world
 from scorefold.diagnostics.summaries import predict, summaries
 from scorefold.diagnostics.tarp import tarp
 from scorefold.errors import ScorefoldError

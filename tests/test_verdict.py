@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from conjugate import world
 
+from conjugate import world
 from scorefold.diagnostics.contraction import contraction
 from scorefold.diagnostics.sbc import sbc
 from scorefold.diagnostics.verdict import verdicts

@@ -48,7 +48,10 @@ class Misspecification(NamedTuple):
     p_observations: Float[np.ndarray, "n"]
     """Of each observation, adjusted for their number."""
     deviations: Float[np.ndarray, "summaries"]
-    """Of the summaries, in sd: first the means of every number, then their mean squares."""
+    """Of the summaries, in sd: first the means of every number, then their sds."""
+
+    numbers: int
+    """In one observation."""
 
     @property
     def outliers(self) -> list[int]:
@@ -60,9 +63,9 @@ class Misspecification(NamedTuple):
         """What to make of it."""
         if self.p_value >= LEVEL:
             return "like the simulated data sets"
-        worst, half = int(np.abs(self.deviations).argmax()), len(self.deviations) // 2
-        what = "level" if worst < half else "spread"
-        text = f"UNLIKE the simulated data sets: most of all the {what} of number {worst % half + 1}"
+        worst, numbers = int(np.abs(self.deviations).argmax()), self.numbers
+        what = "level" if worst < numbers else "spread"
+        text = f"UNLIKE the simulated data sets: most of all the {what} of number {worst % numbers + 1}"
         if self.outliers:
             shown = ", ".join(map(str, self.outliers[:5])) + (", …" if len(self.outliers) > 5 else "")
             text += f"; observations like none simulated: {shown}"
@@ -88,7 +91,8 @@ def misspecification(
     smallest = p_all.min(axis=1)
     largest = distances[:-1].max(axis=1)
     p_observations = (1 + (largest[:, None] >= distances[-1]).sum(axis=0)) / len(tests)
-    return Misspecification(float(np.mean(smallest <= smallest[-1])), p_all[-1], p_observations, deviations[-1])
+    p_value = float(np.mean(smallest <= smallest[-1]))
+    return Misspecification(p_value, p_all[-1], p_observations, deviations[-1], x_obs.shape[1])
 
 
 def _deviations(tests: np.ndarray, reference: np.ndarray, scaling: Scaling) -> Float[np.ndarray, "datasets summaries"]:

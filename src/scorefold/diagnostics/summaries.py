@@ -1,14 +1,15 @@
 """A data set of any number of observations as a few numbers of fixed length, and what they predict of θ.
 
 Every number of an observation is scaled by its median and its spread over all data sets, a = asinh((x - median) / spread),
-which is a straight line in the middle and a logarithm in the tails. The summaries of a data set are the mean over its
-observations of a and of a², for every number. The diagnostics that look at θ and the data together work on these; they do not
-have to be sufficient, only to say something.
+which is a straight line in the middle and a logarithm in the tails. The summaries of a data set are, for every number, the mean
+of a over its observations and, where there are several, the logarithm of their sd. The diagnostics that look at θ and the data
+together work on these; they do not have to be sufficient, only to say something.
 
-`predict` fits straight lines from the summaries to ψ(θ) = (a(θ), a(θ)²) by ridge regression, with the penalty that generalised
-cross-validation favours ("Generalized cross-validation as a method for choosing a good ridge parameter", Golub, Heath and
-Wahba, 1979). Either half of the data sets is predicted by what was fitted to the other half: for a data set the prediction is
-then a function of its observations alone, as every test on ranks requires. With e the residual and R its covariance,
+`predict` fits straight lines from the summaries and their squares to ψ(θ) = (a(θ), a(θ)²) by ridge regression, with the
+penalty that generalised cross-validation favours ("Generalized cross-validation as a method for choosing a good ridge
+parameter", Golub, Heath and Wahba, 1979). Either half of the data sets is predicted by what was fitted to the other half: for
+a data set the prediction is then a function of its observations alone, as every test on ranks requires. With e the residual
+and R its covariance,
 
     T(θ, x) = -eᵀ R⁻¹ e / 2
 
@@ -24,6 +25,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
 PENALTIES = np.geomspace(1e-3, 1e5, 33)
+LEAST_SD = 0.01
 
 
 class Scaling(NamedTuple):
@@ -52,10 +54,11 @@ def fit_scaling(values: Float[np.ndarray, "rows numbers"]) -> Scaling:
 def summaries(
     x: Float[np.ndarray, "datasets n numbers"], scaling: Scaling | None = None
 ) -> Float[np.ndarray, "datasets summaries"]:
-    """The mean of a and of a² over the observations, for every number."""
+    """The means of a over the observations, then the logarithms of their sds if there are several."""
     scaling = scaling or fit_scaling(x.reshape(-1, x.shape[2]))
     a = scaling(x)
-    return np.concatenate([a.mean(axis=1), (a**2).mean(axis=1)], axis=1)
+    means = a.mean(axis=1)
+    return means if x.shape[1] == 1 else np.concatenate([means, np.log(a.std(axis=1) + LEAST_SD)], axis=1)
 
 
 class Prediction(NamedTuple):
@@ -93,7 +96,7 @@ def predict(theta: Float[np.ndarray, "datasets dim"], summary: Float[np.ndarray,
         sd = np.maximum(summary[other].std(axis=0), 1e-9)
         centre = summary[other].mean(axis=0)
         # Far outside of what was seen, a straight line is no guide.
-        z_own, z_other = (np.clip((summary[half] - centre) / sd, -5, 5) for half in (own, other))
+        z_own, z_other = (_with_squares(np.clip((summary[half] - centre) / sd, -4, 4)) for half in (own, other))
         middle = target[other].mean(axis=0)
         coefficients, residual = _ridge(z_other, target[other] - middle)
         psi[own] = middle + z_own @ coefficients
@@ -101,13 +104,17 @@ def predict(theta: Float[np.ndarray, "datasets dim"], summary: Float[np.ndarray,
     return Prediction(scaling, psi, root)
 
 
+def _with_squares(z: Float[np.ndarray, "rows summaries"]) -> Float[np.ndarray, "rows terms"]:
+    return np.concatenate([z, (z**2 - 1) / np.sqrt(2)], axis=1)
+
+
 def _psi(a: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows targets"]:
     return np.concatenate([a, a**2], axis=-1)
 
 
 def _ridge(
-    z: Float[np.ndarray, "rows summaries"], y: Float[np.ndarray, "rows targets"]
-) -> tuple[Float[np.ndarray, "summaries targets"], Float[np.ndarray, "rows targets"]]:
+    z: Float[np.ndarray, "rows terms"], y: Float[np.ndarray, "rows targets"]
+) -> tuple[Float[np.ndarray, "terms targets"], Float[np.ndarray, "rows targets"]]:
     """Coefficients, and residuals as they would be on rows not seen, by generalised cross-validation."""
     left, values, right = np.linalg.svd(z, full_matrices=False)
     projected = left.T @ y
