@@ -132,7 +132,8 @@ def test_to_arviz(posterior):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         inference = drawn.to_arviz()
-    assert inference.groups() == ["posterior"]
+    assert inference.groups() == ["posterior", "prior", "observed_data"]
+    assert np.array_equal(inference.observed_data["x"], X[:5])
     assert set(inference.posterior.data_vars) == set(GAUSSIAN.prior.names)
     assert dict(inference.posterior.sizes) == {"chain": 1, "draw": 50}
     for i, name in enumerate(GAUSSIAN.prior.names):

@@ -20,18 +20,24 @@ def test_p_values_are_as_defined():
 
 def test_false_alarms():
     # Each of 200 means has p < 5 % with probability 4/100 (99 replicates): above 18 less than once in 1,000.
-    alarms = 0
+    # For all statistics and numbers together it is at most 5 %: above 22 less than once in 1,000.
+    alarms = joint_alarms = 0
     for k in range(200):
-        x = np.random.default_rng([1, k]).standard_normal((100, 4, 1))
-        alarms += predictive(x[0], x[1:]).p_values[0, 0] < 0.05
+        x = np.random.default_rng([1, k]).standard_normal((100, 4, 3))
+        found = predictive(x[0], x[1:])
+        alarms += found.p_values[0, 0] < 0.05
+        joint_alarms += found.p_value < 0.05
     assert alarms <= 18
+    assert joint_alarms <= 22
 
 
 def test_a_wrong_spread_is_noticed():
     rng = np.random.default_rng(2)
-    found = predictive(3 * rng.standard_normal((20, 1)), rng.standard_normal((500, 20, 1)))
-    assert found.p_values[found.names.index("sd"), 0] < 0.01
-    assert found.p_value < 0.05
+    # One of ten numbers: the smallest of fifty p-values says little, the largest deviation does.
+    x = rng.standard_normal((20, 10)) * np.where(np.arange(10) == 4, 3, 1)
+    found = predictive(x, rng.standard_normal((200, 20, 10)))
+    assert found.p_values[found.names.index("sd"), 4] < 0.02
+    assert found.p_value < 0.01
 
 
 def test_one_observation_has_only_its_value():

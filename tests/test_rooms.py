@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "sample": {"types", "noise", "sets"},
     "methods": ASSEMBLY | {"pairing", "posterior"},
     "pairing": {"compose", "sample", "networks", "errors"},
-    "posterior": {"prior", "errors"},
+    "posterior": {"prior", "simulation", "errors"},
     "fitting": ASSEMBLY | {"posterior"},
     "artifact": ASSEMBLY | {"posterior"},
     "diagnostics": {"types", "errors"},

@@ -251,8 +251,9 @@ def _observed(
     how: dict[str, Any],
 ) -> Observed:
     drawn = posterior.sample(x_obs.reshape(-1, *posterior.shape), OBSERVED_DRAWS, seed, **how)
+    own = int(np.random.SeedSequence(seed, spawn_key=(10,)).generate_state(1)[0])
     some = np.random.default_rng([seed, 10]).choice(OBSERVED_DRAWS, PREDICTED, replace=False)
-    repeated = replicate(drawn.theta[some], simulator, len(x_obs), seed + 1).reshape(PREDICTED, len(x_obs), -1)
+    repeated = replicate(drawn.theta[some], simulator, len(x_obs), own).reshape(PREDICTED, len(x_obs), -1)
     repeated = repeated[np.isfinite(repeated).all(axis=(1, 2))]
     return Observed(
         drawn,

@@ -42,13 +42,53 @@ class Draws:
     how: Any
     """What was used to draw: for composed scores a `Composition`."""
     seconds: float
+    x_obs: np.ndarray | None = None
+    """(n, *shape), what the draws are given"""
+    prior: Prior | None = None
 
-    def to_arviz(self) -> Any:
-        """As an ArviZ InferenceData with one chain."""
+    def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
+        """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
+
+        `posterior_predictive` (draws, n, *shape), as `predict` simulates it, makes one more group.
+        """
         import arviz
 
-        posterior = {name: self.theta[None, :, i] for i, name in enumerate(self.names)}
-        return arviz.from_dict(posterior=posterior)
+        groups: dict[str, Any] = {"posterior": self._by_name(self.theta)}
+        if self.prior is not None:
+            groups["prior"] = self._by_name(self.prior.sample(len(self.theta), 0))
+        if self.x_obs is not None:
+            groups["observed_data"] = {"x": self.x_obs}
+        if posterior_predictive is not None:
+            replicated = np.asarray(posterior_predictive, np.float64)
+            if self.x_obs is not None and replicated.shape != (len(self.theta), *self.x_obs.shape):
+                raise ScorefoldError(
+                    f"expected posterior_predictive of shape {(len(self.theta), *self.x_obs.shape)}, a data set for each draw; "
+                    f"got {replicated.shape}. draws.predict(simulator) makes one."
+                )
+            groups["posterior_predictive"] = {"x": replicated[None]}
+        return arviz.from_dict(**groups)
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame, one column for each parameter."""
+        import pandas
+
+        return pandas.DataFrame(self.theta, columns=list(self.names))
+
+    def to_numpy(self) -> np.ndarray:
+        """As a NumPy array with named fields, `array["beta"]`."""
+        named = np.empty(len(self.theta), [(name, np.float64) for name in self.names])
+        for i, name in enumerate(self.names):
+            named[name] = self.theta[:, i]
+        return named
+
+    def predict(self, simulator: Any, n: int | None = None, seed: int = 0) -> np.ndarray:
+        """x (draws, n, *shape): a data set simulated for each draw, of as many observations as were given."""
+        from scorefold.simulation.replicate import replicate
+
+        return replicate(self.theta, simulator, self.observations if n is None else n, seed)
+
+    def _by_name(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: theta[None, :, i] for i, name in enumerate(self.names)}
 
     def __repr__(self) -> str:
         trust = "converged" if self.info.converged else "DIVERGED" if self.info.diverged else "NOT CONVERGED"
@@ -114,7 +154,9 @@ class Posterior(ABC):
         started = time.perf_counter()
         drawn = self.draw(x, draws, seed, **how)
         theta = self.prior.from_normal(drawn.u)
-        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        x_obs = x.reshape(len(x), *self.shape)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
 
     def sample_many(self, x_obs: Any, draws: int = 100, seed: int = 0, **how: Any) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.

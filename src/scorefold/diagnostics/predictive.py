@@ -9,6 +9,9 @@ discrepancies", Gelman, Meng and Stern, 1996). Replicates from the prior make it
 each statistic, if the model is right. Replicates from the posterior have seen the data once already, and p is then below 5 % in
 at most 5 % of cases, often in far fewer: a small p means what it says, a large one little.
 
+All statistics together: the observed data set's largest deviation from the mean over the replicates and itself, in sd, is ranked
+among those of all the replicates.
+
 The statistics, for every number of an observation: mean, sd, and the 5 %, 50 % and 95 % quantiles over the n observations (with
 one observation, its value).
 """
@@ -40,11 +43,8 @@ class Predictive(NamedTuple):
     replicated: Float[np.ndarray, "replicates statistics numbers"]
     p_values: Float[np.ndarray, "statistics numbers"]
     """Two-sided, not adjusted for their number."""
-
-    @property
-    def p_value(self) -> float:
-        """The smallest, times the number of statistics and numbers (Bonferroni)."""
-        return min(1.0, float(self.p_values.min()) * self.p_values.size)
+    p_value: float
+    """For all together: the share of data sets with a deviation as large as the observed one's."""
 
 
 def predictive(
@@ -67,4 +67,6 @@ def predictive(
     # Counting the observed one too keeps the rate right for any number of replicates.
     above, below = (1 + (others >= observed).sum(axis=0)), (1 + (others <= observed).sum(axis=0))
     p_values = np.minimum(1.0, 2 * np.minimum(above, below) / len(both))
-    return Predictive(tuple(chosen), observed, others, p_values)
+    deviation = np.abs(values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-300)
+    largest = deviation.max(axis=(1, 2))
+    return Predictive(tuple(chosen), observed, others, p_values, float(np.mean(largest >= largest[0])))

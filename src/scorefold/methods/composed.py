@@ -232,7 +232,7 @@ def _single_scores(
 
 @eqx.filter_jit
 def _draw_many(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, keys: Key,
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, keys: Array,
     index: Array, rule: Rule, sampler: Sampler, cloud: int,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """One cloud for each data set; draws, converged and diverged."""
@@ -247,7 +247,7 @@ def _draw_many(
 
 @eqx.filter_jit
 def _pilots_many(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, keys: Key, number: int
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, keys: Array, number: int
 ) -> Float[Array, "datasets sets dim dim"]:
     """The same as `_pilots` for each data set."""
     return jax.vmap(lambda x, key: _pilots(ensemble, x, sizes, count, grid, key, number)[0])(x, keys)

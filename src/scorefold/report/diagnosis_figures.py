@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from scorefold.report.figures import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE, _checked, _figure, _marginal, _plain
@@ -52,7 +53,7 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     figure = _figure(6.0, 3.9)
     axes = figure.add_subplot()
     low, high = (np.concatenate([[0], edge - uniformity.at, [0]]) for edge in (uniformity.low, uniformity.high))
-    axes.fill_between(at, low, high, color=BAND, lw=0, label="95 % for all lines together", zorder=1)
+    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
     _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen - uniformity.at, [0]]))
     axes.axhline(0, color=GREY, lw=0.8, zorder=2)
     axes.set(xlabel="rank of the truth among the draws", ylabel="share of ranks below, less uniform", xlim=(0, 1))
@@ -70,7 +71,7 @@ def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     figure = _figure(4.6, 4.9)
     axes = figure.add_subplot()
     low, high = (np.concatenate([[0], edge, [1]]) for edge in (uniformity.low, uniformity.high))
-    axes.fill_between(at, low, high, color=BAND, lw=0, label="95 % for all lines together", zorder=1)
+    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
     axes.plot([0, 1], [0, 1], color=GREY, lw=0.8, zorder=2)
     _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen, [1]]))
     axes.set(xlabel="probability claimed", ylabel="share of data sets where it held the truth", xlim=(0, 1), ylim=(0, 1))
@@ -155,7 +156,7 @@ def predictive(
         axes.vlines(place, q1, q3, color=BLUE_MID, lw=7, label="half of them")
         strange = np.asarray(p) < LEVEL
         axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=4, label="observed")
-        axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=5, label="observed, p < 5 %")
+        axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=5)
         axes.set_ylabel(name)
         _plain(axes, title if axes is panels[0] else "")
         axes.margins(y=0.12)
@@ -164,6 +165,9 @@ def predictive(
     panels[-1].set_xlabel("number in the observation")
     figure.align_ylabels(panels)
     handles, labels = panels[0].get_legend_handles_labels()
+    if np.any(np.asarray(p_values) < LEVEL):
+        handles.append(Line2D([], [], marker="D", color=ORANGE, ms=5, ls=""))
+        labels.append("observed, p < 5 %")
     figure.legend(handles, labels, loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     return figure
 
@@ -199,6 +203,10 @@ def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], sh
             style: Any = styles[i % len(styles)] if named else "-"
             axes.plot(at, shape(uniformity.seen[k]), color=colour, lw=1.4 if named else 0.8, ls=style,
                       alpha=1.0 if named else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip
+
+
+def _band(names: Sequence[str]) -> str:
+    return "95 % of right posteriors" + (", all lines together" if len(names) > 1 else "")
 
 
 def _shades(count: int) -> list[Any]:
