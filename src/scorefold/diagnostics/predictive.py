@@ -9,8 +9,8 @@ discrepancies", Gelman, Meng and Stern, 1996). Replicates from the prior make it
 each statistic, if the model is right. Replicates from the posterior have seen the data once already, and p is then below 5 % in
 at most 5 % of cases, often in far fewer: a small p means what it says, a large one little.
 
-All statistics together: the observed data set's largest deviation from the mean over the replicates and itself, in sd, is ranked
-among those of all the replicates.
+All statistics together: the observed data set's largest deviation from the mean over the replicates and itself, in sd, is
+ranked among those of all the replicates.
 
 The statistics, for every number of an observation: mean, sd, and the 5 %, 50 % and 95 % quantiles over the n observations (with
 one observation, its value).

@@ -195,7 +195,7 @@ def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], sh
     bad = [k for k, p in enumerate(uniformity.p_values) if p < LEVEL]
     good = [k for k in range(len(names)) if k not in bad]
     few = len(names) <= 6
-    styles = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (8, 3)), (0, (3, 1, 1, 1, 1, 1))]
+    styles = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 2, 1, 2, 1, 2)), (0, (2, 1))]
     for colour, some in ((BLUE, good), (ORANGE, bad)):
         for i, k in enumerate(some):
             named = few or (colour == ORANGE and i < len(styles))
