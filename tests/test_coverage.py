@@ -5,6 +5,7 @@ import pytest
 
 from conjugate import world
 from scorefold.diagnostics.coverage import KINDS, TOGETHER, coverage
+from scorefold.errors import ScorefoldError
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,5 +59,5 @@ def test_order_of_draws_and_units_do_not_matter():
 
 def test_unknown_kind():
     w = world(6, datasets=20, draws=20)
-    with pytest.raises(ValueError, match="central, highest density"):
+    with pytest.raises(ScorefoldError, match="central, highest density"):
         coverage(w.truth, w.draws, w.names, "median")

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.diagnostics.ranks import Uniformity, checked, pooled_ranks, uniformity
+from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
 KINDS = ("central", "highest density")
@@ -50,7 +51,7 @@ def coverage(
 ) -> Coverage:
     """Coverage at every level, with a band for all levels, parameters and the ellipsoid together."""
     if kind not in KINDS:
-        raise ValueError(f"expected kind to be one of {', '.join(KINDS)}; got {kind!r}")
+        raise ScorefoldError(f"expected kind to be one of {', '.join(KINDS)}; got {kind!r}")
     truth, draws = checked(truth, draws)
     pooled = np.concatenate([truth[:, None], draws], axis=1)
     score = _off_centre(pooled) if kind == "central" else _sparseness(pooled)
