@@ -73,7 +73,7 @@ CATCHES = {
 
 
 @pytest.mark.parametrize("fault", CATCHES)
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("known", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_each_planted_fault_is_caught(fault, known):
     likelihood = log_likelihood if known and fault != "lost mode" else None
     found = sf.diagnose(

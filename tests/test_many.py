@@ -102,6 +102,7 @@ def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatc
     assert len({row.tobytes() for row in six.theta.reshape(-1, 10)}) == 600
 
 
+@pytest.mark.full
 def test_several_clouds(posterior, monkeypatch):
     monkeypatch.setattr(composed, "LARGEST_CLOUD", 128)
     many = posterior.sample_many(X[:2], draws=200, seed=7)
