@@ -18,9 +18,9 @@ import jax
 import numpy as np
 
 from scorefold import tasks
-from scorefold.diagnose.c2st import c2st_many
-from scorefold.diagnose.mmd import squared_mmd
-from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.c2st import c2st_many
+from scorefold.diagnostics.mmd import squared_mmd
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.fitting import fit_many
 from scorefold.methods.npse import NPSE

@@ -18,7 +18,7 @@ import numpy as np
 
 import scorefold as sf
 from scorefold import methods, tasks
-from scorefold.diagnose.c2st import c2st
+from scorefold.diagnostics.c2st import c2st
 from scorefold.report.clouds import clouds
 from scorefold.report.figures import save
 

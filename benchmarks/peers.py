@@ -28,7 +28,7 @@ import numpy as np
 
 import scorefold as sf
 from scorefold import methods, tasks
-from scorefold.diagnose.c2st import c2st
+from scorefold.diagnostics.c2st import c2st
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.cases import Simulations

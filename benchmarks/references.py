@@ -18,8 +18,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from scorefold import tasks
-from scorefold.diagnose.c2st import c2st
-from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.c2st import c2st
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.tasks import lotka_volterra, nuts, sir, stored
 from scorefold.tasks.stored import BENCHMARK_SEEDS, BENCHMARK_SIZES, POOL, SHIPPED, SHIPPED_SEED
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Gauss, Rule, Tempered
-from scorefold.diagnose.c2st import c2st_many
-from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.c2st import c2st_many
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.methods.composed import pilot_precisions
 from scorefold.networks.score import Shape

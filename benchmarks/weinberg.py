@@ -19,8 +19,8 @@ from scipy.stats import gaussian_kde
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.diagnose.c2st import c2st
-from scorefold.diagnose.mmd import squared_mmd
+from scorefold.diagnostics.c2st import c2st
+from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.tasks import weinberg
 
 INK, RED = "#1A1A1A", "#C1121F"

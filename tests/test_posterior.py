@@ -18,7 +18,7 @@ from scipy import stats
 import scorefold as sf
 from scorefold import tasks
 from scorefold.compose import Diffused
-from scorefold.diagnose.c2st import c2st
+from scorefold.diagnostics.c2st import c2st
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods import composed as module
 from scorefold.methods.composed import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size, merge, partition
@@ -132,7 +132,8 @@ def test_to_arviz(posterior):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         inference = drawn.to_arviz()
-    assert inference.groups() == ["posterior"]
+    assert inference.groups() == ["posterior", "prior", "observed_data"]
+    assert np.array_equal(inference.observed_data["x"], X[:5])
     assert set(inference.posterior.data_vars) == set(GAUSSIAN.prior.names)
     assert dict(inference.posterior.sizes) == {"chain": 1, "draw": 50}
     for i, name in enumerate(GAUSSIAN.prior.names):

@@ -14,7 +14,7 @@ from scipy import stats
 import scorefold as sf
 from scorefold import tasks
 from scorefold.compose import RULES
-from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.train.partition import Choice, cut, ladder
 

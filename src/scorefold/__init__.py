@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scorefold.artifact import load
     from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
+    from scorefold.diagnosis import Diagnosis, diagnose
     from scorefold.errors import Interrupted, ModelError, ScorefoldError
     from scorefold.fitting import fit, fit_many
     from scorefold.methods.abc import ABC
@@ -42,6 +43,7 @@ _HOMES = {
     "Convolution": "networks.embedding",
     "DDIM": "sample",
     "Damped": "compose",
+    "Diagnosis": "diagnosis",
     "Diffused": "compose",
     "Draws": "posterior",
     "Flow": "sample",
@@ -63,6 +65,7 @@ _HOMES = {
     "Tempered": "compose",
     "Training": "train.fit",
     "Transitions": "sample",
+    "diagnose": "diagnosis",
     "fit": "fitting",
     "fit_many": "fitting",
     "load": "artifact",
@@ -82,6 +85,7 @@ __all__ = [
     "Batched",
     "Convolution",
     "Damped",
+    "Diagnosis",
     "Diffused",
     "Draws",
     "Flow",
@@ -99,6 +103,7 @@ __all__ = [
     "Tempered",
     "Training",
     "Transitions",
+    "diagnose",
     "fit",
     "fit_many",
     "load",

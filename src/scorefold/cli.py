@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scorefold.commands import diagnose
+from scorefold.commands.fit import fit, sample
 from scorefold.commands.simulate import simulate, store_app
 from scorefold.errors import ScorefoldError
 
@@ -35,6 +37,8 @@ def _root() -> None:
 tasks_app = typer.Typer(invoke_without_command=True, help="The tasks with a known true posterior: list them, show one.")
 app.add_typer(tasks_app, name="tasks")
 app.command()(simulate)
+app.command()(fit)
+app.command()(sample)
 app.add_typer(store_app, name="store")
 
 
@@ -134,6 +138,9 @@ def infer(
     console.print(f"\nFigures, draws and summary are in {out}; start with corner.png.", soft_wrap=True)
     if save is not None:
         console.print(f"The model is in {save}: sf.load({str(save)!r}).", soft_wrap=True)
+
+
+diagnose.register(app)
 
 
 def _known(option: str, look_up: Callable[[], object]) -> None:

@@ -9,6 +9,10 @@ class SimulatorError(ScorefoldError):
     """The user's simulator raised, or returned something that is not an observation."""
 
 
+class Diverged(ScorefoldError):
+    """The sampler's draws are not numbers."""
+
+
 class ModelError(ScorefoldError):
     """A folder is not a model (or a checkpoint) as scorefold writes it, or cannot be written."""
 

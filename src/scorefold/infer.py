@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from scorefold import tasks
-from scorefold.diagnose.c2st import c2st
-from scorefold.diagnose.mmd import squared_mmd
-from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.c2st import c2st
+from scorefold.diagnostics.mmd import squared_mmd
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.fitting import fit
 from scorefold.posterior import Draws, Posterior
 from scorefold.report import figures

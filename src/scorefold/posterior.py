@@ -6,6 +6,7 @@ observations is in `methods/`.
 
 import os
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.disk import model
 from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ModelError, ScorefoldError
+from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.prior import Prior, described
 
 LARGEST = 1e37
@@ -52,13 +53,53 @@ class Draws:
     how: Any
     """What was used to draw: for composed scores a `Composition`."""
     seconds: float
+    x_obs: np.ndarray | None = None
+    """(n, *shape), what the draws are given"""
+    prior: Prior | None = None
 
-    def to_arviz(self) -> Any:
-        """As an ArviZ InferenceData with one chain."""
+    def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
+        """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
+
+        `posterior_predictive` (draws, n, *shape), as `predict` simulates it, makes one more group.
+        """
         import arviz
 
-        posterior = {name: self.theta[None, :, i] for i, name in enumerate(self.names)}
-        return arviz.from_dict(posterior=posterior)
+        groups: dict[str, Any] = {"posterior": self._by_name(self.theta)}
+        if self.prior is not None:
+            groups["prior"] = self._by_name(self.prior.sample(len(self.theta), 0))
+        if self.x_obs is not None:
+            groups["observed_data"] = {"x": self.x_obs}
+        if posterior_predictive is not None:
+            replicated = np.asarray(posterior_predictive, np.float64)
+            if self.x_obs is not None and replicated.shape != (len(self.theta), *self.x_obs.shape):
+                raise ScorefoldError(
+                    f"expected posterior_predictive of shape {(len(self.theta), *self.x_obs.shape)}, a data set for each draw; "
+                    f"got {replicated.shape}. draws.predict(simulator) makes one."
+                )
+            groups["posterior_predictive"] = {"x": replicated[None]}
+        return arviz.from_dict(**groups)
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame, one column for each parameter."""
+        import pandas
+
+        return pandas.DataFrame(self.theta, columns=list(self.names))
+
+    def to_numpy(self) -> np.ndarray:
+        """As a NumPy array with named fields, `array["beta"]`."""
+        named = np.empty(len(self.theta), [(name, np.float64) for name in self.names])
+        for i, name in enumerate(self.names):
+            named[name] = self.theta[:, i]
+        return named
+
+    def predict(self, simulator: Any, n: int | None = None, seed: int = 0) -> np.ndarray:
+        """x (draws, n, *shape): a data set simulated for each draw, of as many observations as were given."""
+        from scorefold.simulation.replicate import replicate
+
+        return replicate(self.theta, simulator, self.observations if n is None else n, seed)
+
+    def _by_name(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: theta[None, :, i] for i, name in enumerate(self.names)}
 
     def __repr__(self) -> str:
         trust = "converged" if self.info.converged else "DIVERGED" if self.info.diverged else "NOT CONVERGED"
@@ -66,6 +107,18 @@ class Draws:
             f"Draws({len(self.theta):,} × ({', '.join(self.names)}) given {self.observations:,} observations; "
             f"{trust}; {self.seconds:.1f} s)"
         )
+
+
+class ManyDraws(NamedTuple):
+    """Posterior draws for many data sets of one size."""
+
+    theta: np.ndarray
+    """(data sets, draws, dim); NaN where a data set's draws were not finite, and then it has diverged"""
+    converged: np.ndarray
+    """(data sets,) booleans"""
+    diverged: np.ndarray
+    """(data sets,) booleans: draws not to be used"""
+    seconds: float
 
 
 class Drawn(NamedTuple):
@@ -178,12 +231,7 @@ class Posterior(ABC):
         """
         check_count("draws", draws, 1)
         check_count("seed", seed, 0)
-        unknown = [word for word in how if word not in self.options]
-        if unknown:
-            raise ScorefoldError(
-                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
-                f"{', '.join(unknown)}"
-            )
+        self._check_options(how)
         if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x) for x in x_obs]
             return [self._sample(x, draws, (seed, i), how) for i, x in enumerate(checked)]
@@ -193,7 +241,65 @@ class Posterior(ABC):
         started = time.perf_counter()
         drawn = self.draw(x, draws, seed, **how)
         theta = self.prior.from_normal(drawn.u)
-        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        x_obs = x.reshape(len(x), *self.shape)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
+
+    def sample_many(self, x_obs: Any, draws: int = 100, seed: int = 0, **how: Any) -> ManyDraws:
+        """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
+
+        One warning says how many data sets did not converge; which ones is in the result.
+        """
+        check_count("draws", draws, 1)
+        check_count("seed", seed, 0)
+        self._check_options(how)
+        x = np.asarray(x_obs)
+        if x.ndim != 2 + len(self.shape) or len(x) == 0:
+            raise ScorefoldError(
+                f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
+                "different sizes go to sample, as a list."
+            )
+        flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
+        started = time.perf_counter()
+        u, converged, diverged = self.draw_many(flat, draws, seed, **how)
+        finite = np.isfinite(u).all(axis=(1, 2))
+        theta = np.full(u.shape, np.nan)
+        theta[finite] = self.prior.from_normal(u[finite])
+        many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
+        if not many.converged.all():
+            warnings.warn(
+                f"the draws of {np.sum(~many.converged)} of {len(x)} data sets have not converged, {many.diverged.sum()} of "
+                "these diverged; `converged` and `diverged` say which.",
+                UntrustworthyDraws,
+                stacklevel=2,
+            )
+        return many
+
+    def draw_many(self, *args: Any, **how: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """draw_many(x (data sets, n, features), draws, seed, **options): u (data sets, draws, dim), converged and diverged.
+
+        By default one data set after the other.
+        """
+        x, draws, seed = args
+        u = np.full((len(x), draws, self.prior.dim), np.nan)
+        converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
+            for i, one in enumerate(x):
+                try:
+                    drawn = self.draw(one, draws, (seed, i), **how)
+                except Diverged:
+                    continue
+                u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
+        return u, converged, diverged
+
+    def _check_options(self, how: dict[str, Any]) -> None:
+        unknown = [word for word in how if word not in self.options]
+        if unknown:
+            raise ScorefoldError(
+                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
+                f"{', '.join(unknown)}"
+            )
 
     def checked(self, x_obs: Any) -> np.ndarray:
         """x_obs as (n, features) float64, or a ScorefoldError."""

@@ -14,7 +14,7 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.gauss import positive
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.methods import written
 from scorefold.networks.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.noise import Level, levels
@@ -30,6 +30,8 @@ from scorefold.types import Array, Cloud, Float, Key, new_key
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
+TOGETHER = 4096
+"""Draws that move together at most when there are many data sets."""
 PILOTS_TOGETHER = 8
 """Sets whose pilot draws are made at a time."""
 
@@ -42,6 +44,21 @@ class Composition(NamedTuple):
     sampler: Sampler
     partition: str
     """How many observations a set has, and why."""
+
+    @property
+    def pilots(self) -> int:
+        """Pilot draws that the rule wants of each set."""
+        return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
+
+
+class _Padded(NamedTuple):
+    """Sets of one data set or of several, padded to a bucket."""
+
+    x: Float[Array, "*datasets sets set x"]
+    sizes: Array
+    """(sets,), the same for all data sets"""
+    number: Array
+    """How many sets are real."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +123,11 @@ class ComposedPosterior(Posterior):
     ) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
         key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
-        largest_set, why = self.choose_set_size(len(x), set_size)
-        sets, sizes = partition(x, largest_set, self.ensemble.network.shape.largest_set, np.random.default_rng(seed))
-        count = len(sizes)
-        how = Composition(
-            count, *pair(rule or self.method.rule, sampler or self.method.sampler, count, self.ensemble.network.shape), why
-        )
-        padding = bucket(count) - count
-        padded = (
-            jnp.asarray(np.concatenate([sets, np.zeros((padding, *sets.shape[1:]))]), jnp.float32),
-            jnp.asarray(np.concatenate([sizes, np.full(padding, sizes[-1])]), jnp.int32),
-            jnp.asarray(count),
-        )
+        padded, how = self._arrange(x[None], [seed], rule, sampler, set_size)
+        padded, count = padded._replace(x=padded.x[0]), how.sets
         precision, projected = None, 0.0
-        if isinstance(how.rule, Gauss) and how.rule.pilots and count > 1:
-            precision, cut_down = _pilots(self.ensemble, *padded, self._grid(Flow()), key, how.rule.pilots)
+        if how.pilots:
+            precision, cut_down = _pilots(self.ensemble, *padded, self._grid(Flow()), key, how.pilots)
             projected = float(cut_down) / count
         cloud = cloud_size(draws, self.prior.dim)
         u, infos = [], []
@@ -135,6 +142,64 @@ class ComposedPosterior(Posterior):
         all_u = np.concatenate(u)[:draws]
         warn(info, all_u, count)
         return Drawn(all_u, info, how)
+
+    def draw_many(
+        self,
+        x: np.ndarray,
+        draws: int,
+        seed: int,
+        *,
+        rule: str | Rule | None = None,
+        sampler: str | Sampler | None = None,
+        set_size: int | str | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Data sets × draws move together, each data set's in a cloud of its own, as many at a time as fit in `TOGETHER` draws.
+
+        The last few data sets are filled up with copies, so that their number does not matter to the compiler.
+        """
+        seeds = [(seed, i) for i in range(len(x))]
+        padded, how = self._arrange(x, seeds, rule, sampler, set_size)
+        keys = jax.vmap(lambda i: jax.random.fold_in(new_key(seed), i))(jnp.arange(len(x)))
+        cloud = cloud_size(draws, self.prior.dim)
+        together = max(1, TOGETHER // cloud)
+        grid, pilot_grid = self._grid(how.sampler), self._grid(Flow())
+        u = np.empty((len(x), -(-draws // cloud) * cloud, self.prior.dim))
+        converged, diverged = np.ones(len(x), bool), np.zeros(len(x), bool)
+        for start in range(0, len(x), together):
+            rows = np.minimum(np.arange(start, start + together), len(x) - 1)
+            real = slice(start, min(start + together, len(x)))
+            some = padded._replace(x=padded.x[rows])
+            precision = _pilots_many(self.ensemble, *some, pilot_grid, keys[rows], how.pilots) if how.pilots else None
+            for index in range(-(-draws // cloud)):
+                one, good, bad = _draw_many(
+                    self.ensemble, *some, precision, grid, keys[rows], jnp.asarray(index), how.rule, how.sampler, cloud
+                )
+                count = real.stop - start
+                u[real, index * cloud : (index + 1) * cloud] = one[:count]
+                converged[real] &= np.asarray(good)[:count]
+                diverged[real] |= np.asarray(bad)[:count]
+        return u[:, :draws], converged, diverged
+
+    def _arrange(
+        self,
+        x: np.ndarray,
+        seeds: Sequence[tuple[int, int]],
+        rule: str | Rule | None,
+        sampler: str | Sampler | None,
+        set_size: int | str | None,
+    ) -> "tuple[_Padded, Composition]":
+        """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
+        shape = self.ensemble.network.shape
+        size, why = self.choose_set_size(x.shape[1], set_size)
+        rngs = [np.random.default_rng(seed) for seed in seeds]
+        cuts = [partition(one, size, shape.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
+        sizes = cuts[0][1]  # the same for every data set of n observations
+        count = len(sizes)
+        how = Composition(count, *pair(rule or self.method.rule, sampler or self.method.sampler, count, shape), why)
+        padding = bucket(count) - count
+        sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
+        sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
+        return _Padded(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count)), how
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
@@ -157,6 +222,17 @@ class ComposedPosterior(Posterior):
             raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r}")
         return int(set_size), f"sets of up to {set_size}, as asked"
 
+    def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The score of every observation alone (n, draws, dim), at the lowest level, and the prior's (draws, dim)."""
+        count, shape = len(x), self.ensemble.network.shape
+        sets = np.zeros((bucket(count), shape.largest_set, x.shape[1]))
+        sets[:count, 0] = x
+        level = jax.tree.map(lambda v: v[0], levels(self.method.schedule, self.method.T))
+        scores, prior = _single_scores(
+            self.ensemble, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
+        )
+        return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
+
     def _grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
         return jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
@@ -178,6 +254,43 @@ def _draw(
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
             return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))
         return sampler(rule.score(sets), grid, u, key_run, count)
+
+
+@eqx.filter_jit
+def _single_scores(
+    ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
+) -> tuple[Float[Array, "sets draws dim"], Cloud]:
+    """The scores of sets of one observation each, a few sets at a time."""
+    with jax.default_matmul_precision("highest"):
+        sets = ensemble.embed(x, jnp.ones(len(x), jnp.int32), count)
+        prepared = sets.prepare(u, level)
+        together = min(PILOTS_TOGETHER, len(x))
+        index = jnp.arange(len(x)).reshape(-1, together)
+        scores = jax.lax.map(lambda some: sets.chunk(prepared, level, some), index)
+        return scores.reshape(len(x), *u.shape), sets.prior(u, level)
+
+
+@eqx.filter_jit
+def _draw_many(
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, keys: Array,
+    index: Array, rule: Rule, sampler: Sampler, cloud: int,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """One cloud for each data set; draws, converged and diverged."""
+
+    def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
+        key = jax.random.fold_in(key, index)
+        u, info = _draw(ensemble, x, sizes, count, precision, grid, key, rule, sampler, cloud)
+        return u, info.converged, info.diverged
+
+    return jax.vmap(one)(x, precision, keys)
+
+
+@eqx.filter_jit
+def _pilots_many(
+    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, keys: Array, number: int
+) -> Float[Array, "datasets sets dim dim"]:
+    """The same as `_pilots` for each data set."""
+    return jax.vmap(lambda x, key: _pilots(ensemble, x, sizes, count, grid, key, number)[0])(x, keys)
 
 
 @eqx.filter_jit
@@ -244,7 +357,7 @@ def warn(info: Info, u: np.ndarray, sets: int) -> None:
         "the observations with prior predictive simulations."
     )
     if not np.isfinite(u).all():
-        raise ScorefoldError(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
+        raise Diverged(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
     if info.diverged:
         warnings.warn(
             f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5

@@ -16,9 +16,9 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
-from scorefold.diagnose.c2st import ADAM, Data, Training, _epoch, _initial_layers, c2st
-from scorefold.diagnose.mmd import _kernel_rows, _median_distance, squared_mmd
-from scorefold.diagnose.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.c2st import ADAM, Data, Training, _epoch, _initial_layers, c2st
+from scorefold.diagnostics.mmd import _kernel_rows, _median_distance, squared_mmd
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 
 

@@ -34,7 +34,7 @@ from jax.nn import relu, softplus
 from jaxtyping import Bool
 from numpy.typing import ArrayLike
 
-from scorefold.diagnose.moments import clouds, spread
+from scorefold.diagnostics.moments import clouds, spread
 from scorefold.types import Array, Float, Int, Key, Scalar
 
 FOLDS = 5

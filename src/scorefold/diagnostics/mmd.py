@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
-from scorefold.diagnose.moments import clouds
+from scorefold.diagnostics.moments import clouds
 from scorefold.errors import ScorefoldError
 from scorefold.types import Array, Float, Int, Scalar, Theta
 

@@ -1,0 +1,72 @@
+"""Which observation moves the posterior, and where to.
+
+Leaving x_j out of n observations changes the posterior by the weight w_j(u) ∝ p(u) / p(u|x_j). What that does to the mean is
+
+- by scores: with g_j = ∇ log w_j = s_0 - s_j, the prior's score less that of the single observation, and Σ the covariance of
+  the draws, the mean moves by Σ E[g_j] to first order (exactly, if the posterior is Gaussian and log w_j a straight line;
+  "Generalizations of Stein's lemma", Landsman and Nešlehová, 2008, for the covariance of a draw with a function of it);
+- by weights: with the draws reweighted by 1 / p(x_j|u), for posteriors with a likelihood, smoothed as in "Pareto smoothed
+  importance sampling" (Vehtari, Simpson, Gelman, Yao and Gabry, 2024), whose k̂ above 0.7 says that x_j alone decides too much
+  for this to work.
+
+The distance is √(Δᵀ Σ⁻¹ Δ): how many posterior sd the mean moves. Of n observations that all count alike each moves it by about
+√(dim / n).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.types import Float
+
+
+class Influence(NamedTuple):
+    """Of each observation, by leaving it out."""
+
+    shift: Float[np.ndarray, "n dim"]
+    """How far the observation pulls the posterior mean: with it less without it, in posterior sd."""
+    distance: Float[np.ndarray, "n"]
+    """Over all parameters together."""
+    khat: Float[np.ndarray, "n"] | None = None
+    """For weights: above 0.7 not to be trusted."""
+
+    @property
+    def order(self) -> list[int]:
+        """The observations, the most influential first."""
+        return np.argsort(-self.distance).tolist()
+
+
+def influence_by_scores(
+    u: Float[np.ndarray, "draws dim"],
+    scores: Float[np.ndarray, "n draws dim"],
+    prior_score: Float[np.ndarray, "draws dim"],
+) -> Influence:
+    """From the scores of single observations at posterior draws, in the space where they were learned."""
+    u, scores = np.asarray(u, np.float64), np.asarray(scores, np.float64)
+    if scores.ndim != 3 or scores.shape[1:] != u.shape or len(u) <= u.shape[1]:
+        raise ScorefoldError(f"expected scores (n, draws, dim) at more draws than parameters; got {scores.shape} at {u.shape}")
+    pull = (scores - prior_score).mean(axis=1)
+    covariance = np.atleast_2d(np.cov(u, rowvar=False))
+    return _influence(pull @ covariance, covariance)
+
+
+def influence_by_weights(theta: Float[np.ndarray, "draws dim"], log_likelihood: Float[np.ndarray, "n draws"]) -> Influence:
+    """From the likelihood of every observation at the draws."""
+    import arviz
+
+    theta, log_likelihood = np.asarray(theta, np.float64), np.asarray(log_likelihood, np.float64)
+    if log_likelihood.ndim != 2 or log_likelihood.shape[1] != len(theta) or len(theta) <= theta.shape[1]:
+        raise ScorefoldError(
+            f"expected the log-likelihood (n, draws) at more draws than parameters; got {log_likelihood.shape} at {theta.shape}"
+        )
+    log_weights, khat = arviz.psislw(-log_likelihood)
+    weights = np.exp(np.asarray(log_weights))
+    weights /= weights.sum(axis=1, keepdims=True)
+    moved = theta.mean(axis=0) - weights @ theta
+    return _influence(moved, np.atleast_2d(np.cov(theta, rowvar=False)))._replace(khat=np.atleast_1d(np.asarray(khat)))
+
+
+def _influence(moved: Float[np.ndarray, "n dim"], covariance: Float[np.ndarray, "dim dim"]) -> Influence:
+    distance = np.sqrt(np.einsum("nd,nd->n", moved @ np.linalg.pinv(covariance), moved))
+    return Influence(moved / np.sqrt(np.diag(covariance)), distance)

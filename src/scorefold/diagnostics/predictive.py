@@ -1,0 +1,72 @@
+"""Predictive checks: do data sets simulated from the posterior (or from the prior) look like the one that was observed?
+
+With a statistic t and replicated data sets x_1 … x_R of n observations each, the two-sided p-value
+
+    p = 2 min{ share of t(x_r) ≥ t(x_obs), share of t(x_r) ≤ t(x_obs) }
+
+is small where the model cannot produce what was seen ("Posterior predictive assessment of model fitness via realized
+discrepancies", Gelman, Meng and Stern, 1996). Replicates from the prior make it an ordinary test: below 5 % in 5 % of cases for
+each statistic, if the model is right. Replicates from the posterior have seen the data once already, and p is then below 5 % in
+at most 5 % of cases, often in far fewer: a small p means what it says, a large one little.
+
+All statistics together: the observed data set's largest deviation from the mean over the replicates and itself, in sd, is
+ranked among those of all the replicates.
+
+The statistics, for every number of an observation: mean, sd, and the 5 %, 50 % and 95 % quantiles over the n observations (with
+one observation, its value).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.types import Float
+
+Statistic = Callable[[Float[np.ndarray, "datasets n numbers"]], Float[np.ndarray, "datasets numbers"]]
+
+STATISTICS: dict[str, Statistic] = {
+    "mean": lambda x: x.mean(axis=1),
+    "sd": lambda x: x.std(axis=1),
+    "5 %": lambda x: np.quantile(x, 0.05, axis=1),
+    "median": lambda x: np.median(x, axis=1),
+    "95 %": lambda x: np.quantile(x, 0.95, axis=1),
+}
+
+
+class Predictive(NamedTuple):
+    """Each statistic, observed and replicated."""
+
+    names: tuple[str, ...]
+    observed: Float[np.ndarray, "statistics numbers"]
+    replicated: Float[np.ndarray, "replicates statistics numbers"]
+    p_values: Float[np.ndarray, "statistics numbers"]
+    """Two-sided, not adjusted for their number."""
+    p_value: float
+    """For all together: the share of data sets with a deviation as large as the observed one's."""
+
+
+def predictive(
+    x_obs: Float[np.ndarray, "n numbers"],
+    replicated: Float[np.ndarray, "replicates n numbers"],
+    statistics: Mapping[str, Statistic] | None = None,
+) -> Predictive:
+    """`replicated` from posterior draws for a posterior predictive check, from prior draws for a prior predictive one."""
+    x_obs, replicated = np.asarray(x_obs, np.float64), np.asarray(replicated, np.float64)
+    if x_obs.ndim != 2 or replicated.shape[1:] != x_obs.shape or len(replicated) < 20:
+        raise ScorefoldError(
+            f"expected at least 20 replicates of shape {x_obs.shape}, like the observations; got {replicated.shape}"
+        )
+    chosen = dict(statistics or STATISTICS)
+    if statistics is None and len(x_obs) == 1:
+        chosen = {"value": STATISTICS["mean"]}
+    both = np.concatenate([x_obs[None], replicated])
+    values = np.stack([statistic(both) for statistic in chosen.values()], axis=1)
+    observed, others = values[0], values[1:]
+    # Counting the observed one too keeps the rate right for any number of replicates.
+    above, below = (1 + (others >= observed).sum(axis=0)), (1 + (others <= observed).sum(axis=0))
+    p_values = np.minimum(1.0, 2 * np.minimum(above, below) / len(both))
+    deviation = np.abs(values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-300)
+    largest = deviation.max(axis=(1, 2))
+    return Predictive(tuple(chosen), observed, others, p_values, float(np.mean(largest >= largest[0])))

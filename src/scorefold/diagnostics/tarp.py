@@ -1,0 +1,56 @@
+"""TARP, tests of accuracy with random points: is the truth as close to an arbitrary point as the draws are?
+
+For each data set take a reference point θ_r. If the posterior is right, the share f of draws closer to θ_r than θ* is uniform,
+and the expected coverage P(f < p) is p for every level p. With θ_r that may depend on the data in any way this holds for the
+right posterior alone ("Sampling-based accuracy testing of posterior estimators for general inference", Lemos, Coogan, Hezaveh
+and Perreault-Levasseur, 2023); with θ_r independent of the data the prior passes too. Unlike coverage it looks at all
+parameters jointly and needs no density. Distances are Euclidean, each parameter in units of the spread of its true values;
+`ranks.py` is the test, with a false-alarm rate of 5 %."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scorefold.diagnostics.ranks import Uniformity, checked, pooled_ranks, uniformity
+from scorefold.errors import ScorefoldError
+from scorefold.types import Float
+
+
+class TARP(NamedTuple):
+    """Expected coverage at every level, and the test."""
+
+    closer: Float[np.ndarray, "datasets"]
+    """The share f of draws that are closer to the reference point than the truth."""
+    uniformity: Uniformity
+    """`at` the levels p, `seen` the expected coverage."""
+
+    @property
+    def p_value(self) -> float:
+        """Below 5 % in 5 % of cases if the posterior is right."""
+        return self.uniformity.p_value
+
+    @property
+    def area(self) -> float:
+        """∫ (coverage - p) dp: below 0 over-confident or biased, above it under-confident."""
+        at, seen = self.uniformity.at, self.uniformity.seen[0]
+        return float(np.trapezoid(np.concatenate([[0], seen - at, [0]]), np.concatenate([[0], at, [1]])))
+
+
+def tarp(
+    truth: Float[np.ndarray, "datasets dim"],
+    draws: Float[np.ndarray, "datasets draws dim"],
+    references: Float[np.ndarray, "datasets dim"] | None = None,
+    seed: int = 0,
+) -> TARP:
+    """`references` may be any function of the data; by default uniform over the range of the true values."""
+    truth, draws = checked(truth, draws)
+    low, high = truth.min(axis=0), truth.max(axis=0)
+    if references is None:
+        references = np.random.default_rng([seed, 7]).uniform(low, high, truth.shape)
+    references = np.asarray(references, np.float64)
+    if references.shape != truth.shape or not np.isfinite(references).all():
+        raise ScorefoldError(f"expected finite reference points of shape {truth.shape}; got {references.shape}")
+    scale = np.maximum(truth.std(axis=0), 1e-300)
+    distance = [np.linalg.norm((points - references[:, None]) / scale, axis=2) for points in (truth[:, None], draws)]
+    ranks = pooled_ranks(distance[0], distance[1][..., None], seed)
+    return TARP(ranks[:, 0, 0] / draws.shape[1], uniformity(ranks, seed))

@@ -1,0 +1,217 @@
+"""The figures of a diagnosis: rank-ECDF differences, coverage, TARP, contraction, and the observed data set's own.
+
+Every band is simultaneous: all of a line, and all lines together, stay within it with probability 95 % if the posterior is
+right. Lines that leave it are drawn in orange and named.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from scorefold.report.figures import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE, _checked, _figure, _marginal, _plain
+
+BAND = "#E4E4E4"
+LEVEL = 0.05
+PANELS = 12
+"""Numbers of an observation, or parameters, shown at most."""
+
+
+def all_of(found: Any) -> dict[str, Figure]:
+    """Every figure that the diagnosis has something for, by name."""
+    data = f"{len(found.truth)} data sets of {found.n} observations"
+    figures = {
+        "ranks": rank_ecdf(found.sbc.uniformity, found.sbc.names, f"Ranks of the truth: {data}"),
+        "coverage": coverage(found.coverage.uniformity, found.coverage.names, f"Central intervals: {data}"),
+        "highest_density": coverage(
+            found.highest_density.uniformity, found.highest_density.names, f"Highest-density regions: {data}"
+        ),
+        "tarp": coverage(found.tarp.uniformity, ("TARP",), f"TARP: {data}"),
+        "contraction": contraction(
+            found.contraction.contraction, found.contraction.z, found.names, f"What was learned: {data}"
+        ),
+    }
+    if found.observed is not None:
+        check = found.observed.posterior_predictive
+        figures["predictive"] = predictive(
+            check.names, check.observed, check.replicated, check.p_values, "Posterior predictive"
+        )
+        if found.observed.influence is not None:
+            figures["influence"] = influence(
+                found.observed.influence.distance, found.observed.misspecification.p_observations, "Pull of each observation"
+            )
+    return figures
+
+
+def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
+    """The empirical distribution of the ranks less the uniform one, each quantity a line, with the band."""
+    at = np.concatenate([[0], uniformity.at, [1]])
+    figure = _figure(6.0, 3.9)
+    axes = figure.add_subplot()
+    low, high = (np.concatenate([[0], edge - uniformity.at, [0]]) for edge in (uniformity.low, uniformity.high))
+    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
+    _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen - uniformity.at, [0]]))
+    axes.axhline(0, color=GREY, lw=0.8, zorder=2)
+    axes.set(xlabel="rank of the truth among the draws", ylabel="share of ranks below, less uniform", xlim=(0, 1))
+    reach = 1.1 * max(np.abs(uniformity.seen - uniformity.at).max(), np.abs(high).max(), np.abs(low).max())
+    axes.set_ylim(-reach, reach)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    _plain(axes, title)
+    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
+    """Coverage against the level that was claimed, with the band; below the diagonal is over-confidence."""
+    at = np.concatenate([[0], uniformity.at, [1]])
+    figure = _figure(4.6, 4.9)
+    axes = figure.add_subplot()
+    low, high = (np.concatenate([[0], edge, [1]]) for edge in (uniformity.low, uniformity.high))
+    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
+    axes.plot([0, 1], [0, 1], color=GREY, lw=0.8, zorder=2)
+    _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen, [1]]))
+    axes.set(xlabel="probability claimed", ylabel="share of data sets where it held the truth", xlim=(0, 1), ylim=(0, 1))
+    axes.set_aspect("equal")
+    axes.text(0.97, 0.04, "over-confident", ha="right", fontsize=9, color=GREY)
+    axes.text(0.03, 0.94, "under-confident", ha="left", fontsize=9, color=GREY)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+    _plain(axes, title)
+    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], title: str = "") -> Figure:
+    """Each parameter's contraction (left) and z-score (right) over the data sets: median, half and 90 % of them."""
+    dim = len(names)
+    contracted, z = _checked("contraction", contracted, (None, dim)), _checked("z", z, (None, dim))
+    figure = _figure(6.4, 1.5 + 0.32 * dim)
+    left, right = figure.subplots(1, 2, sharey=True)
+    for axes, values, reference in ((left, contracted, 0.0), (right, z, 0.0)):
+        low, q1, middle, q3, high = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
+        place = np.arange(dim)
+        axes.hlines(place, low, high, color=BLUE_MID, lw=1.4)
+        axes.hlines(place, q1, q3, color=BLUE, lw=4)
+        axes.plot(middle, place, "o", color="white", mec=BLUE, ms=5)
+        axes.axvline(reference, color=GREY, lw=0.8, zorder=1)
+        _plain(axes, title if axes is left else "")
+    right.axvspan(-1.645, 1.645, color=BAND, lw=0, zorder=0)
+    left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.0)
+    left.set_yticks(np.arange(dim), names)
+    left.invert_yaxis()
+    left.set_xlabel("contraction\n(0: the prior, 1: all is known)")
+    right.set_xlabel("z-score of the mean\n(grey: 90 % of a right posterior's)")
+    return figure
+
+
+def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequence[str], title: str = "",
+             truth: np.ndarray | None = None, prior: np.ndarray | None = None) -> Figure:  # fmt: skip
+    """Posteriors as observations are added, light to dark, one panel for each parameter (the first twelve)."""
+    shown = min(len(names), PANELS)
+    columns = min(shown, 4)
+    rows = -(-shown // columns)
+    figure = _figure(0.4 + 2.3 * columns, 0.9 + 1.7 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    shades = _shades(len(clouds))
+    for k, axes in enumerate(panels):
+        if k >= shown:
+            axes.set_visible(False)
+            continue
+        if prior is not None:
+            axes.plot(*_marginal(prior[:, k]), color=GREY, lw=1.0, ls=(0, (4, 2)), label="prior" if k == 0 else None)
+        for cloud, count, shade in zip(clouds, counts, shades, strict=True):
+            axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.5, label=f"n = {count}" if k == 0 else None)
+        if truth is not None:
+            axes.axvline(truth[k], color=ORANGE, lw=1.0, label="truth" if k == 0 else None)
+        spans = [np.quantile(cloud[:, k], [0.001, 0.999]) for cloud in (clouds if prior is None else [*clouds, prior])]
+        axes.set_xlim(min(s[0] for s in spans), max(s[1] for s in spans))
+        axes.set_xlabel(names[k])
+        axes.set_ylim(bottom=0)
+        _plain(axes)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
+    figure.legend(loc="outside lower left", ncols=6, frameon=False, fontsize=9)
+    return figure
+
+
+def predictive(
+    statistics: Sequence[str], observed: np.ndarray, replicated: np.ndarray, p_values: np.ndarray, title: str = ""
+) -> Figure:
+    """For every statistic a panel: the replicated values of each number, the observed one, orange where p < 5 %."""
+    observed = _checked("observed", observed, (len(statistics), None))
+    numbers = observed.shape[1]
+    replicated = _checked("replicated", replicated, (None, len(statistics), numbers))
+    figure = _figure(max(4.2, 1.6 + 0.3 * numbers), 0.9 + 1.35 * len(statistics))
+    panels = figure.subplots(len(statistics), 1, sharex=True, squeeze=False)[:, 0]
+    place = np.arange(1, numbers + 1)
+    for axes, name, seen, values, p in zip(panels, statistics, observed, np.moveaxis(replicated, 1, 0), p_values, strict=True):
+        low, q1, q3, high = np.quantile(values, [0.025, 0.25, 0.75, 0.975], axis=0)
+        axes.vlines(place, low, high, color=BLUE_LIGHT, lw=7, label="95 % of simulated data sets")
+        axes.vlines(place, q1, q3, color=BLUE_MID, lw=7, label="half of them")
+        strange = np.asarray(p) < LEVEL
+        axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=4, label="observed")
+        axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=5)
+        axes.set_ylabel(name)
+        _plain(axes, title if axes is panels[0] else "")
+        axes.margins(y=0.12)
+    panels[-1].set_xlim(0.3, numbers + 0.7)
+    panels[-1].xaxis.set_major_locator(MaxNLocator(12, integer=True))
+    panels[-1].set_xlabel("number in the observation")
+    figure.align_ylabels(panels)
+    handles, labels = panels[0].get_legend_handles_labels()
+    if np.any(np.asarray(p_values) < LEVEL):
+        handles.append(Line2D([], [], marker="D", color=ORANGE, ms=5, ls=""))
+        labels.append("observed, p < 5 %")
+    figure.legend(handles, labels, loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "") -> Figure:
+    """How far leaving each observation out would move the posterior mean; orange where it is like none simulated."""
+    distance = _checked("distance", distance, (None,))
+    strange = _checked("p_observations", p_observations, distance.shape) < LEVEL
+    figure = _figure(6.0, 3.3)
+    axes = figure.add_subplot()
+    place = np.arange(len(distance))
+    for which, colour, label in ((~strange, BLUE, "like simulated ones"), (strange, ORANGE, "like none simulated")):
+        if which.any():
+            axes.vlines(place[which], 0, distance[which], color=colour, lw=1.2)
+            axes.plot(place[which], distance[which], "o", color=colour, ms=4, label=label)
+    axes.set(xlabel="observation", ylabel="shift of the posterior mean, in sd", ylim=(0, 1.1 * distance.max()))
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    _plain(axes, title)
+    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], shape: Any) -> None:
+    """One line each; those that leave the band in shades of orange with their names, the others in shades of blue."""
+    bad = [k for k, p in enumerate(uniformity.p_values) if p < LEVEL]
+    good = [k for k in range(len(names)) if k not in bad]
+    few = len(names) <= 6
+    styles = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 2, 1, 2, 1, 2)), (0, (2, 1))]
+    for colour, some in ((BLUE, good), (ORANGE, bad)):
+        for i, k in enumerate(some):
+            named = few or (colour == ORANGE and i < len(styles))
+            label = names[k] if named else (f"{len(some)} inside the band" if colour == BLUE and i == 0 else None)
+            style: Any = styles[i % len(styles)] if named else "-"
+            axes.plot(at, shape(uniformity.seen[k]), color=colour, lw=1.4 if named else 0.8, ls=style,
+                      alpha=1.0 if named else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip
+
+
+def _band(names: Sequence[str]) -> str:
+    return "95 % of right posteriors" + (", all lines together" if len(names) > 1 else "")
+
+
+def _shades(count: int) -> list[Any]:
+    """Light to dark blue."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ramp = LinearSegmentedColormap.from_list("observations", ["#A9CFE5", BLUE, "#002B44"])
+    return [ramp(k / max(count - 1, 1)) for k in range(count)]

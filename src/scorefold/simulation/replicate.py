@@ -1,0 +1,25 @@
+"""Many observations for given parameters: simulated data sets for calibration and for predictive checks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.run import _run_batched, _run_plain
+
+
+def replicate(theta: np.ndarray, simulator: Callable[..., Any], n: int, seed: int, progress: bool = False) -> np.ndarray:
+    """x (rows, n, *shape): n observations for each row of θ (rows, dim), NaN and infinities included.
+
+    The random stream of observation j of row i depends on (seed, i n + j) alone.
+    """
+    if not callable(simulator):
+        raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
+    calls = np.repeat(np.asarray(theta, np.float64), n, axis=0)
+    if isinstance(simulator, Batched):
+        x = _run_batched(simulator, calls, seed, progress)
+    else:
+        x = _run_plain(simulator, calls, seed, progress)
+    return x.reshape(len(theta), n, *x.shape[1:])
