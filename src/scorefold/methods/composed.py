@@ -114,9 +114,9 @@ class ComposedPosterior(Posterior):
         largest_set, why = self.choose_set_size(len(x), set_size)
         sets, sizes = partition(x, largest_set, self.ensemble.network.shape.largest_set, np.random.default_rng(seed))
         count = len(sizes)
-        how = Composition(
-            count, *pair(rule or self.method.rule, sampler or self.method.sampler, count, self.ensemble.network.shape), why
-        )
+        rule = self.method.rule if rule is None else rule
+        sampler = self.method.sampler if sampler is None else sampler
+        how = Composition(count, *pair(rule, sampler, count, self.ensemble.network.shape), why)
         padding = bucket(count) - count
         padded = (
             jnp.asarray(np.concatenate([sets, np.zeros((padding, *sets.shape[1:]))]), jnp.float32),
@@ -153,7 +153,7 @@ class ComposedPosterior(Posterior):
             return largest, "all observations in one set"
         if set_size is None:
             return largest, f"sets of up to {largest}, as trained"
-        if set_size == "auto":
+        if isinstance(set_size, str) and set_size == "auto":
             if not self.table or n == 1:
                 return largest, f"sets of up to {largest}: there was nothing to choose from"
             choice = self.table[max((size for size in self.table if size <= n), default=min(self.table))]
