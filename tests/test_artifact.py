@@ -23,7 +23,7 @@ import hostile_folders
 import scorefold as sf
 from scorefold import artifact, tasks
 from scorefold.disk import commit, model
-from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.composed import ComposedPosterior
 from scorefold.networks.ensemble import fewest_numbers, skeleton
 from scorefold.posterior import FORMAT
@@ -162,7 +162,9 @@ def simulator(prior, shape):
 def test_every_method_draws_the_same_after_loading(case, tmp_path):
     method, prior, shape, largest = CASES[case]
     sims = sf.simulate(prior, simulator(prior, shape), 300, set_size=largest)
-    posterior = sf.fit(sims, dataclasses.replace(method, width=8, depth=1, training=SHORT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only
+        posterior = sf.fit(sims, dataclasses.replace(method, width=8, depth=1, training=SHORT))
     back = loaded(case, posterior.save(tmp_path / "model"))
     x = np.random.default_rng(1).normal(size=(3, *shape))
     how = {"set_size": "auto"} if case == "pf-npse" else {}

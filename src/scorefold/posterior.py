@@ -201,6 +201,8 @@ class Posterior(ABC):
         A model that is there already is replaced only with `overwrite`, and anything else never.
         """
         path = checked_path(folder)
+        if not isinstance(overwrite, bool):
+            raise ScorefoldError(f"expected overwrite to be True or False; got {overwrite!r:.60}")
         if path.is_symlink() or path.exists():
             ours = model.holds(path, FORMAT)
             if not ours or not overwrite:

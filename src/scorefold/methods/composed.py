@@ -195,7 +195,13 @@ class ComposedPosterior(Posterior):
         cuts = [partition(one, size, shape.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
         sizes = cuts[0][1]  # the same for every data set of n observations
         count = len(sizes)
-        how = Composition(count, *pair(rule or self.method.rule, sampler or self.method.sampler, count, shape), why)
+        how = Composition(
+            count,
+            *pair(
+                self.method.rule if rule is None else rule, self.method.sampler if sampler is None else sampler, count, shape
+            ),
+            why,
+        )
         padding = bucket(count) - count
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
@@ -213,7 +219,7 @@ class ComposedPosterior(Posterior):
             return largest, "all observations in one set"
         if set_size is None:
             return largest, f"sets of up to {largest}, as trained"
-        if set_size == "auto":
+        if isinstance(set_size, str) and set_size == "auto":
             if not self.table or n == 1:
                 return largest, f"sets of up to {largest}: there was nothing to choose from"
             choice = self.table[max((size for size in self.table if size <= n), default=min(self.table))]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Key
 
+from scorefold.errors import ScorefoldError
 from scorefold.types import Array, Callable, Float
 
 Thetas = Float[Array, "batch dim"]
@@ -19,6 +20,10 @@ class Batched:
     """
 
     function: Callable[[Thetas, Keys], Observations]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ScorefoldError(f"expected a function (theta, keys) -> x for Batched; got {self.function!r:.60}")
 
     def __call__(self, theta: Thetas, keys: Keys) -> Observations:
         """One observation per row of θ."""
