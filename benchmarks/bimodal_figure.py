@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1_000)
     parser.add_argument("--chains", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--observations", type=int, default=10, help="seed of the true parameters and observations")
+    parser.add_argument("--observations", type=int, default=4, help="seed of the true parameters and observations")
     parser.add_argument("--keep", type=Path, default=Path("build/bimodal"), help="folder of draws already made")
     parser.add_argument("--out", type=Path, default=Path("docs/bimodal.png"))
     chosen = parser.parse_args()
