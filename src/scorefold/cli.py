@@ -1,15 +1,15 @@
 """The command line: argv → exit status 0 (done), 1 (failed) or 2 (wrong usage)."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.commands import diagnose
+from scorefold.commands.diagnose import diagnose
 from scorefold.commands.fit import fit, sample
 from scorefold.commands.simulate import simulate, store_app
+from scorefold.commands.usage import folder, known
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from typer import Context
 else:
     Context = typer.Context.__base__  # the class that typer hands over, when types are checked as it runs
-
-SET_SIZE = 6
-"""The paper's choice for PF-NPSE."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,6 +36,7 @@ app.add_typer(tasks_app, name="tasks")
 app.command()(simulate)
 app.command()(fit)
 app.command()(sample)
+app.command()(diagnose)
 app.add_typer(store_app, name="store")
 
 
@@ -74,8 +72,8 @@ def show(
     from scorefold.report import figures, task_figures
     from scorefold.simulation import run
 
-    _known("NAME", lambda: room.get(name))
-    _make(out)
+    known("NAME", lambda: room.get(name))
+    folder(out)
     task, console = room.get(name), _console()
     console.print(f"[bold]{task.title}[/]\n{task.description}\n")
     table = Table("parameter", "prior", "5 %", "median", "95 %", box=None, pad_edge=False)
@@ -120,15 +118,15 @@ def infer(
     from scorefold import methods, pairing
     from scorefold import tasks as room
 
-    _known("--task", lambda: room.get(task))
-    _known("--method", lambda: methods.get(method))
-    _known("--rule", lambda: rule and pairing.get_rule(rule))
-    _known("--sampler", lambda: sampler and pairing.get_sampler(sampler))
+    known("--task", lambda: room.get(task))
+    known("--method", lambda: methods.get(method))
+    known("--rule", lambda: rule and pairing.get_rule(rule))
+    known("--sampler", lambda: sampler and pairing.get_sampler(sampler))
     if save is not None and (save.is_symlink() or save.exists()):
         raise typer.BadParameter(f"{save} is there already; name a new folder", param_hint="--save")
-    _make(out)
+    folder(out)
     console = _console()
-    in_a_set = set_size or {"f-npse": 1, "nle": 1, "nre": 1, "npse": n, "npe": n, "abc": n}.get(method, SET_SIZE)
+    in_a_set = set_size or methods.usual_set_size(method, n)
     settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler)
     result = run.infer(settings, console)
     run.write(result, out)
@@ -140,27 +138,8 @@ def infer(
         console.print(f"The model is in {save}: sf.load({str(save)!r}).", soft_wrap=True)
 
 
-diagnose.register(app)
-
-
-def _known(option: str, look_up: Callable[[], object]) -> None:
-    """An unknown name is wrong usage."""
-    try:
-        look_up()
-    except ScorefoldError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from None
-
-
 def _numbers(count: int) -> str:
     return "1 number" if count == 1 else f"{count} numbers"
-
-
-def _make(out: Path) -> None:
-    """A folder that cannot be made is wrong usage, and found out before the work."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
 
 
 def _console() -> "Console":

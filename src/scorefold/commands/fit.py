@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scorefold.commands.aloud import aloud
-from scorefold.errors import ScorefoldError
+from scorefold.commands.usage import aloud, known
+from scorefold.errors import Interrupted, ScorefoldError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,10 +31,8 @@ def fit(
     from scorefold import methods
     from scorefold.fitting import fit as train
 
-    try:
-        chosen = methods.get(method)
-    except ScorefoldError as error:
-        raise typer.BadParameter(str(error), param_hint="--method") from None
+    known("--method", lambda: methods.get(method))
+    chosen = methods.get(method)
     if out.exists() and not overwrite:
         raise typer.BadParameter(f"{out} is there already; --overwrite replaces a model", param_hint="--out")
     checkpoint = out.with_name(out.name + ".checkpoint") if chosen.resumes else None
@@ -44,7 +42,11 @@ def fit(
         )
     with aloud():
         sims = _simulations(simulations)
-        posterior = train(sims, chosen, seed, progress=True, checkpoint=checkpoint)
+        try:
+            posterior = train(sims, chosen, seed, progress=True, checkpoint=checkpoint)
+        except Interrupted:
+            typer.echo(f"scorefold: training was stopped; its state is in {checkpoint}. Go on with --resume.", err=True)
+            raise typer.Exit(1) from None
         posterior.save(out, overwrite=overwrite)
     if checkpoint:
         shutil.rmtree(checkpoint)

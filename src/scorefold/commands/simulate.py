@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.commands.aloud import aloud
+from scorefold.commands.usage import aloud
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:

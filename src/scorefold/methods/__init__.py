@@ -19,6 +19,11 @@ METHODS: dict[str, Method] = {
 }
 
 
+def usual_set_size(method: str, n: int) -> int:
+    """Observations in a set to simulate for n of them: one, all, or for PF-NPSE the paper's choice."""
+    return {"pf-npse": 6, "npse": n, "npe": n, "abc": n}.get(method, 1)
+
+
 def get(method: str | Method) -> Method:
     """A method by its name, or the configured one that was given."""
     if isinstance(method, Method):
