@@ -109,7 +109,8 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
 
 
 def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequence[str], title: str = "",
-             truth: np.ndarray | None = None, prior: np.ndarray | None = None) -> Figure:  # fmt: skip
+             truth: np.ndarray | None = None, prior: np.ndarray | None = None,
+             references: Sequence[np.ndarray] = ()) -> Figure:  # fmt: skip
     """Posteriors as observations are added, light to dark, one panel for each parameter (the first twelve)."""
     shown = min(len(names), PANELS)
     columns = min(shown, 4)
@@ -125,6 +126,9 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
             axes.plot(*_marginal(prior[:, k]), color=GREY, lw=1.0, ls=(0, (4, 2)), label="prior" if k == 0 else None)
         for cloud, count, shade in zip(clouds, counts, shades, strict=True):
             axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.5, label=f"n = {count}" if k == 0 else None)
+        for i, (cloud, shade) in enumerate(zip(references, shades, strict=False)):
+            label = "the true posterior" if k == i == 0 else None
+            axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.0, ls=(0, (1, 1.5)), label=label)
         if truth is not None:
             axes.axvline(truth[k], color=ORANGE, lw=1.0, label="truth" if k == 0 else None)
         spans = [np.quantile(cloud[:, k], [0.001, 0.999]) for cloud in (clouds if prior is None else [*clouds, prior])]

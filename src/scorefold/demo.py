@@ -1,0 +1,97 @@
+"""The story of one epidemic, on a simulator whose true posterior is known.
+
+An SIR epidemic is simulated, PF-NPSE is trained on it, and the infection and recovery rates are inferred from 1, 8 and 14
+observations of one and the same epidemic's parameters, next to the true posterior. A calibration check on new epidemics
+follows, and everything goes on one page.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from scorefold import tasks
+from scorefold.diagnosis import Diagnosis, diagnose
+from scorefold.diagnostics.c2st import c2st
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.fitting import fit
+from scorefold.report import diagnosis_figures, figures
+from scorefold.report.page import infer_page
+from scorefold.simulation.run import simulate
+
+TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
+COUNTS = (1, 8, 14)
+DRAWS = 1_000
+REFERENCE_SEED = 0
+
+
+def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 60, seed: int = 0) -> Path:
+    """Run it, and write the page."""
+    task, shown = tasks.get(TASK), console.is_terminal
+    console.print(f"[bold]{task.title}[/]: {task.description}\n")
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, words: str, function: Any, *args: Any, **kwargs: Any) -> Any:
+        started = time.perf_counter()
+        value = function(*args, **kwargs)
+        seconds[name] = time.perf_counter() - started
+        console.print(f"{words} [dim]({seconds[name]:.1f} s)[/]")
+        return value
+
+    simulated = timed("simulate", f"{budget:,} epidemics simulated, in sets of 1 to {SET_SIZE}", simulate, task.prior,
+                      task.simulator, budget, SET_SIZE, seed, shown)  # fmt: skip
+    posterior = timed("train", f"{METHOD} trained on them", fit, simulated, METHOD, seed, shown)
+    truth, x_obs = task.observe(max(COUNTS), seed + 1)
+    drawn, references = [], []
+    for n in COUNTS:
+        drawn.append(timed(f"draw given {n}", f"{DRAWS:,} draws given {n} of the observations", posterior.sample, x_obs[:n],
+                           DRAWS, seed))  # fmt: skip
+        references.append(task.reference(x_obs[:n], DRAWS, REFERENCE_SEED))
+    checked = timed("check", f"{sims} new epidemics for the calibration check", diagnose, posterior, task.simulator, COUNTS[1],
+                    sims, 64, seed, log_likelihood=task.log_likelihood, progress=shown)  # fmt: skip
+    measures: dict[str, float] = {}
+    table = Table("given", "C2ST (0.5 is perfect)", *task.prior.names, box=None, pad_edge=False, header_style="bold")
+    for n, draws, reference in zip(COUNTS, drawn, references, strict=True):
+        measures[f"C2ST, n = {n}"] = c2st(draws.theta, reference)
+        measures[f"mean shift, n = {n}"] = float(np.abs(mean_shift(draws.theta, reference)).max())
+        measures[f"sd ratio, n = {n}"] = float(sd_ratio(draws.theta, reference).mean())
+        ranges = [f"{draws.theta[:, i].mean():.3f} ± {draws.theta[:, i].std():.3f}" for i in range(task.prior.dim)]
+        exact = [f"{reference[:, i].mean():.3f} ± {reference[:, i].std():.3f}" for i in range(task.prior.dim)]
+        table.add_row(f"n = {n}", f"{measures[f'C2ST, n = {n}']:.3f}", *ranges)
+        table.add_row("", "[dim]the true posterior[/]", *(f"[dim]{words}[/]" for words in exact))
+    console.print(table)
+    console.print(f"\nCalibration given {COUNTS[1]} observations: {checked.verdicts.overall.words}")
+    converged = all(bool(draws.info.converged) for draws in drawn)
+    summary = {
+        "settings": {"task": TASK, "method": METHOD, "budget": budget, "n": max(COUNTS), "draws": DRAWS, "seed": seed,
+                     "set_size": SET_SIZE},
+        "measures": measures, "seconds": seconds, "converged": converged,
+        "diverged": any(bool(draws.info.diverged) for draws in drawn), "calibration": checked.summary(),
+    }  # fmt: skip
+    _pictures(out, task, posterior, drawn, references, truth, checked)
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    pictures = {path.stem: path.read_bytes() for path in sorted(out.glob("*.png"))}
+    page = out / "report.html"
+    page.write_text(infer_page(summary, pictures, "One epidemic, 1 to 14 observations"), encoding="utf-8")
+    return page
+
+
+def _pictures(
+    out: Path, task: Any, posterior: Any, drawn: list, references: list, truth: np.ndarray, checked: Diagnosis
+) -> None:
+    clouds = [draws.theta for draws in drawn]
+    names, n = task.prior.names, max(COUNTS)
+    sequence = diagnosis_figures.sequence(
+        clouds, COUNTS, names, "The posterior as observations are added", truth, references=references
+    )
+    figures.save(sequence, out / "sequence.png")
+    title = f"{n} observations"
+    figures.save(figures.corner(clouds[-1], names, references[-1], truth, title), out / "corner.png")
+    history = posterior.history
+    curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, "Training")
+    figures.save(curve, out / "training.png")
+    figures.save(checked.figures()["ranks"], out / "calibration.png")
