@@ -90,10 +90,13 @@ def theirs(
     with tempfile.TemporaryDirectory() as folder:
         cell = Path(folder) / "cell.npz"
         np.savez(cell, theta=sims.prior.to_normal(sims.theta), x=x, **{f"x_obs_{n}": x for n, (x, _) in data.items()})
-        script = Path(__file__).with_name("peers_sbi.py")
+        script = Path(__file__).absolute().with_name("peers_sbi.py")
         try:
             subprocess.run(
-                [python, script, method, cell, folder, str(DRAWS), str(seed)], timeout=limit * len(sizes), check=True
+                [python.absolute(), script, method, cell, folder, str(DRAWS), str(seed)],
+                timeout=limit * len(sizes),
+                check=True,
+                cwd=folder,  # where sbi leaves its logs
             )
             ended = "failed"
         except subprocess.TimeoutExpired:

@@ -34,16 +34,19 @@ def test_close_to_the_posterior(posterior, n):
     assert draws.info.ess > 400
 
 
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 def test_the_paper_s_classifier_learns_the_ratio_by_itself():
     """From 1,500 pairs, without a line: the mean within 0.8 sd, the sd within a factor of 1.6."""
     own = replace(TINY, base=False, width=32, depth=2, training=Training(members=1, learning_rates=(3e-3,), steps=400))
     x = observed(2)
-    draws = sf.fit(simulations(), own, seed=0).sample(x, 1_000, sampler="vi")
+    draws = sf.fit(simulations(), own, seed=0).sample(x, 1_000)
     shift, stretch = misses(draws.theta, x)
     assert shift < 0.8
     assert stretch < 0.47
 
 
+@pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 def test_series_go_through_an_embedding():
     sims = sf.simulate(sf.Prior({"a": stats.norm()}), lambda t, rng: t + rng.standard_normal(12), 400)
     posterior = sf.fit(sims, replace(TINY, base=False, embedding=sf.Convolution(channels=(4,), out=4)), seed=0)

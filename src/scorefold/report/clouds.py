@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from scorefold.errors import ScorefoldError
 
 BLUE, ORANGE, INK, FRAME, GREY = "#0072B2", "#D55E00", "#1A1A1A", "#B0B0B0", "#6B6B6B"
-PANEL = 1.15
-SHOWN = 600
+PANEL = 1.0
+SHOWN = 300
 """Draws of a cloud that are drawn as points."""
 
 
@@ -36,6 +36,6 @@ def clouds(rows: Mapping[str, Mapping[int, np.ndarray]], truth: Sequence[float],
             axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
             axes.spines[:].set(linewidth=0.8, color=FRAME)
             if i == 0:
-                axes.set_title(f"n = {n}", fontsize=10, color=INK, pad=4)
-        grid[i, 0].set_ylabel(name, fontsize=10, color=INK, rotation=0, ha="right", va="center", labelpad=8)
+                axes.set_title(f"n = {n}", fontsize=9, color=INK, pad=4)
+        grid[i, 0].set_ylabel(name, fontsize=9, color=INK, rotation=0, ha="right", va="center", labelpad=8)
     return figure
