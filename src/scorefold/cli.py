@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scorefold.bench.command import app as bench_app
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def _root() -> None:
 
 tasks_app = typer.Typer(invoke_without_command=True, help="The tasks with a known true posterior: list them, show one.")
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(bench_app, name="bench")
 
 
 @tasks_app.callback()
