@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.bench.command import app as bench_app
+from scorefold.bench.command import report
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def _root() -> None:
 tasks_app = typer.Typer(invoke_without_command=True, help="The tasks with a known true posterior: list them, show one.")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(bench_app, name="bench")
+app.command()(report)
 
 
 @tasks_app.callback()
