@@ -16,6 +16,7 @@ from scorefold.bench.drive import drive, history, missing, parse_executor
 from scorefold.bench.plan import cells, grouped
 from scorefold.bench.record import RECORDS, appending, compared, described, read
 from scorefold.errors import ScorefoldError
+from scorefold.posterior import Posterior
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -117,12 +118,15 @@ def test_stopped_after_any_record_and_resumed(after, tmp_path, monkeypatch):
     assert [record["key"] for record in read(tmp_path / RECORDS)] == [cell.key for cell in planned]
 
 
-def test_draws_that_are_refused_count_as_wholly_wrong(monkeypatch):
-    def refuse(*args, **how):
+class Refuses(Posterior):
+    prior, history, shape = tasks.get("bimodal").prior, None, (2,)
+
+    def draw(self, *args, **how):
         raise ScorefoldError("draws are not finite")
 
-    posterior = type("Refuses", (), {"sample": refuse, "history": None})()
-    drawn = run.draw(TINY[0], run.Trained({TINY[0].training: posterior}, {"train": 1.0}))
+
+def test_draws_that_are_refused_count_as_wholly_wrong():
+    drawn = run.draw(TINY[0], run.Trained({TINY[0].training: Refuses()}, {"train": 1.0}))
     (record,) = run.measure([drawn], batch=1)
     assert record["measures"] == {"c2st": 1.0, "mmd2": pytest.approx(0.787, abs=1e-3), "shift": None, "sd_ratio": None}
     assert record["failed"] == "draws are not finite"

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.summary import METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
+from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
 
 LARGEST = 3_000_000
 PICTURES = {
@@ -103,7 +103,8 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
         ("Cells", f"{len(records):,}"),
         ("Trainings", f"{len(trainings):,}"),
         ("Tasks", ", ".join(tasks)),
-        ("Methods", "; ".join(s.label for s in _lines(records))),
+        ("Methods", ", ".join(_named(records))),
+        ("Settings", ", ".join(values(records, "setting"))),
         ("Budgets", ", ".join(f"{b:,}" for b in values(records, "budget"))),
         ("Observations", ", ".join(map(str, values(records, "n")))),
         ("Draws a cell", ", ".join(f"{d:,}" for d in values(records, "draws"))),
@@ -122,6 +123,17 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
         '<p class="lead">Learned posteriors against true ones. C2ST is the accuracy of telling them apart (0.5: not at all); '
         f'squared MMD is 0 where they agree.</p><section><h2>What was run</h2><dl class="facts">{listed}</dl>{history}</section>'
     )
+
+
+def _named(records: Sequence[Record]) -> list[str]:
+    """The methods, with the set sizes where there are several."""
+    named = []
+    for method in values(records, "method"):
+        sizes = values(pick(records, method=method), "m")
+        several = f" (m = {', '.join(map(str, sizes))})" if method == "pf-npse" else ""
+        named.append(METHODS.get(method, method) + several)
+    studies = (("sampler", "other samplers"), ("conservative", "conservative networks"))
+    return named + [words for axis, words in studies if any(r["cell"][axis] for r in records)]
 
 
 def _trained(record: Record) -> dict[str, Any]:
@@ -169,12 +181,12 @@ def _table(records: Sequence[Record], task: str, metric: str) -> str:
 
 def _times(records: Sequence[Record]) -> str:
     rows = []
-    for line in _lines(records):
-        own = [r["seconds"] for r in pick(records, series=line) if "seconds" in r]
+    for label in dict.fromkeys(line.label for line in _lines(records)):
+        own = [r["seconds"] for r in records if "seconds" in r and series(r).label == label]
         if own:
             draw = sum(s.get("draw", 0.0) for s in own) / len(own)
             train = sum(s.get("train", 0.0) for s in own) / len(own)
-            rows.append((line.label, f"{train:.1f}", f"{draw:.2f}"))
+            rows.append((label, f"{train:.1f}", f"{draw:.2f}"))
     if not rows:
         return ""
     head = ("method", "training, all seeds together", "drawing, a cell")

@@ -19,38 +19,54 @@
   const METHODS = ["f-npse", "pf-npse", "npse", "npe", "nle", "nre"];
   const AXES = { budget: "simulator budget", n: "observations, n", m: "observations in a set, m" };
   const SHAPES = ["circle", "square", "triangle", "diamond"];
-  const state = { task: 0, metric: Math.max(0, data.metrics.findIndex((m) => m.name === "c2st")), axis: "budget", facet: "all", off: new Set() };
+  const STUDIES = { methods: "methods", m: "set size m", samplers: "samplers", conservative: "conservative networks" };
+  const state = { study: "methods", task: 0, metric: Math.max(0, data.metrics.findIndex((m) => m.name === "c2st")), axis: "budget", facet: "all", off: new Set() };
 
   const of = (row, axis) => (axis === "m" ? data.lines[row[at.line]].m : row[at[axis]]);
   const number = (v) => (Number.isInteger(v) ? v.toLocaleString("en") : v.toPrecision(3));
   const unique = (list) => [...new Set(list)].sort((a, b) => a - b);
-  const rowsOfTask = () => data.rows.filter((row) => row[at.task] === state.task);
+  const rowsOfTask = () => data.rows.filter((row) => row[at.task] === state.task && studied(row));
+  const linesOfTask = () => unique(data.rows.filter((row) => row[at.task] === state.task).map((row) => row[at.line])).map((i) => data.lines[i]);
+  // Each study shows some of the lines: all of them at once would hide each other.
+  const BASE = (line) => line.method !== "pf-npse" || line.m === 6;
+  const IN = {
+    methods: (line) => BASE(line) && !line.sampler && !line.conservative,
+    m: (line) => (line.method === "pf-npse" || line.method === "f-npse") && !line.sampler && !line.conservative,
+    samplers: (line) => line.method === "pf-npse" && line.m === 6 && !line.conservative && line.setting === "paper",
+    conservative: (line) => BASE(line) && !line.sampler && line.setting === "paper",
+  };
+  const there = { methods: () => true, m: (lines) => new Set(lines.filter(IN.m).map((l) => l.m)).size > 2,
+    samplers: (lines) => lines.some((l) => l.sampler), conservative: (lines) => lines.some((l) => l.conservative) };
+  const studied = (row) => IN[state.study](data.lines[row[at.line]]);
   const other = () => (state.axis === "budget" ? "n" : state.axis === "n" ? "budget" : "n");
 
   // Against m, a line is a setting: F-NPSE is m = 1.
   const lineKey = (line) => (state.axis === "m" ? ["pf-npse", line.setting, line.conservative, line.sampler].join() : line.label);
   const lineLabel = (line) => (state.axis === "m" ? line.label.replace(/^P?F-NPSE( \(m = \d+\))?/, "PF-NPSE") : line.label);
 
+  // The study of m has one budget: the one with most values of m.
+  function budgetOfM() {
+    const counts = new Map();
+    for (const row of rowsOfTask()) counts.set(row[at.budget], (counts.get(row[at.budget]) || new Set()).add(of(row, "m")));
+    return [...counts].sort((a, b) => b[1].size - a[1].size)[0][0];
+  }
+
   function linesHere() {
     const found = new Map();
     for (const row of rowsOfTask()) {
+      if (state.axis === "m" && row[at.budget] !== budgetOfM()) continue;
       const line = data.lines[row[at.line]];
-      if (state.axis === "m" && line.method !== "pf-npse" && line.method !== "f-npse") continue;
       const key = lineKey(line);
       if (!found.has(key)) found.set(key, { key, label: lineLabel(line), line, look: null, rows: [] });
       found.get(key).rows.push(row);
     }
-    const usedLooks = new Map();
-    for (const one of found.values()) {
-      const method = Math.max(0, METHODS.indexOf(one.line.method));
-      const colour = one.line.method === "pf-npse" && one.line.m !== 6 && state.axis !== "m" ? 4 : METHODS.includes(one.line.method) ? method : 6;
-      const kin = `${colour} ${one.line.setting}`;
-      const count = usedLooks.get(kin) || 0;
-      usedLooks.set(kin, count + 1);
-      const paper = one.line.setting === "paper";
-      const variant = one.line.sampler || one.line.conservative ? count + 1 : count;
-      one.look = { colour: `var(--c${colour})`, dash: paper ? "6 4" : variant ? "2 3" : "", hollow: paper, shape: SHAPES[(method + variant) % SHAPES.length] };
-    }
+    const apart = state.study === "samplers";
+    [...found.values()].forEach((one, i) => {
+      const method = METHODS.includes(one.line.method) ? METHODS.indexOf(one.line.method) : 6;
+      const plain = apart ? !one.line.sampler : state.study === "conservative" ? !one.line.conservative : one.line.setting !== "paper";
+      const hollow = !plain;
+      one.look = { colour: `var(--c${apart ? i % 7 : method})`, dash: plain ? "" : "6 4", hollow, shape: SHAPES[(apart ? i : method) % SHAPES.length] };
+    });
     return [...found.values()];
   }
 
@@ -168,18 +184,20 @@
   }
 
   function draw() {
-    const sizesOfM = unique(rowsOfTask().map((row) => of(row, "m")));
-    const axes = Object.entries(AXES).filter(([axis]) => axis !== "m" || sizesOfM.length > 1);
-    if (!axes.some(([axis]) => axis === state.axis)) state.axis = "budget";
+    const studies = Object.entries(STUDIES).filter(([study]) => there[study](linesOfTask()));
+    if (!studies.some(([study]) => study === state.study)) state.study = "methods";
+    const axes = Object.entries(AXES).filter(([axis]) => (axis === "m") === (state.study === "m"));
+    if (!axes.some(([axis]) => axis === state.axis)) state.axis = state.study === "methods" ? "budget" : axes[axes.length - 1][0];
     const choices = facets();
     if (state.facet !== "all" && !choices.some((f) => String(f.value) === state.facet)) state.facet = "all";
     const name = other() === "n" ? "Observations" : "Budget";
     const focused = document.activeElement && document.activeElement.name;
     byId("controls").innerHTML =
       control("task", "Task", data.tasks.map((task, i) => [i, task]), state.task) +
+      (studies.length > 1 ? control("study", "Study of", studies, state.study) : "") +
       control("metric", "Measure", data.metrics.map((m, i) => [i, m.label]), state.metric) +
       control("axis", "Against", axes, state.axis) +
-      control("facet", name, [["all", "each"], ...choices.map((f) => [f.value, `${f.axis === "n" ? "n = " : ""}${number(f.value)}`])], state.facet);
+      control("facet", name, [["all", "each in a panel"], ...choices.map((f) => [f.value, `${f.axis === "n" ? "n = " : ""}${number(f.value)}`])], state.facet);
     if (focused) { const same = byId("controls").elements[focused]; if (same) same.focus(); }
     const lines = linesHere();
     byId("legend").innerHTML = lines.map((line) => {
@@ -195,7 +213,7 @@
     byId("charts").className = panels.length === 1 ? "one" : "";
     byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1)).join("") : "<p>No line is switched on.</p>";
     const metric = data.metrics[state.metric];
-    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}). Choose a point to see its records.`;
+    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(budgetOfM())}; m = 1 is F-NPSE.` : ""} Choose a point to see its records.`;
   }
 
   const found = (group) => {
@@ -234,7 +252,8 @@
   byId("controls").addEventListener("change", (event) => {
     const { name, value } = event.target;
     state[name] = name === "task" || name === "metric" ? +value : value;
-    if (name === "task" || name === "axis") { state.facet = "all"; state.off.clear(); }
+    if (name === "study" && value !== "m") state.axis = value === "methods" ? "budget" : "n";
+    if (name === "task" || name === "axis" || name === "study") { state.facet = "all"; state.off.clear(); }
     byId("chosen").innerHTML = "";
     draw();
   });
