@@ -16,6 +16,8 @@ from scorefold.errors import ScorefoldError
 from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
 
 LARGEST = 3_000_000
+FEW = 500
+"""Of so many records the tables start folded."""
 PICTURES = {
     "corner": "Draws (filled) against draws of the true posterior (lines); the true parameters in orange.",
     "training": "Loss in training. Circles mark the weights that were kept.",
@@ -34,11 +36,15 @@ def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title:
         _intro(records, runs),
         '<section id="explore" class="needs-js" aria-labelledby="explore-title"><h2 id="explore-title">Explore</h2>'
         '<form id="controls" aria-label="What the charts show"></form><div id="legend" role="group" aria-label="Methods"></div>'
-        '<div id="charts"></div><p id="note" class="quiet"></p><div id="tip" role="status" hidden></div>'
+        '<h3 id="shown" aria-live="polite"></h3><div id="charts"></div><p id="note" class="quiet"></p><div id="tip" role="status" hidden></div>'
         '<div id="chosen" aria-live="polite"></div></section>',
         '<section aria-labelledby="tables-title"><h2 id="tables-title">Tables</h2>'
         '<p class="quiet">Mean over cells ± standard deviation over trainings. The best mean of a budget and n is bold.</p>',
-        *(_table(pick(records, task=task), task, metric) for task in values(records, "task") for metric in ("c2st", "mmd2")),
+        *(
+            _table(pick(records, task=task), task, metric, unfolded=len(records) < FEW)
+            for task in values(records, "task")
+            for metric in ("c2st", "mmd2")
+        ),
         "</section>",
         _times(records),
     ]
@@ -145,7 +151,7 @@ def _lines(records: Sequence[Record]) -> list[Series]:
     return values(records, "series")
 
 
-def _table(records: Sequence[Record], task: str, metric: str) -> str:
+def _table(records: Sequence[Record], task: str, metric: str, unfolded: bool) -> str:
     """A task's means: a row for each method and budget, a column for each n."""
     sizes, budgets = values(records, "n"), values(records, "budget")
     apart: dict[tuple, list[Record]] = {}
@@ -173,7 +179,7 @@ def _table(records: Sequence[Record], task: str, metric: str) -> str:
     head = "".join(f"<th scope=col>n = {n}</th>" for n in sizes)
     label = METRICS[metric][0]
     return (
-        f"<details open><summary>{_e(TASKS.get(task, task))}: {_e(label)}</summary><div class=scroll><table><caption class=hidden>"
+        f"<details{' open' if unfolded else ''}><summary>{_e(TASKS.get(task, task))}: {_e(label)}</summary><div class=scroll><table><caption class=hidden>"
         f"{_e(label)} on {_e(TASKS.get(task, task))}</caption><thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}"
         f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
     )

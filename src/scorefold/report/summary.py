@@ -45,7 +45,7 @@ class Series(NamedTuple):
         if self.conservative:
             parts.append("conservative")
         if self.sampler:
-            parts.append("Algorithm 2" if self.sampler == "transitions" else self.sampler)
+            parts.append("Algorithm 2" if self.sampler == "transitions" else self.sampler.replace("langevin", "Langevin"))
         return ", ".join(parts)
 
 

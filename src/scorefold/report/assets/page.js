@@ -180,7 +180,10 @@
   }
 
   function facets() {
-    return unique(rowsOfTask().map((row) => row[at[other()]])).map((value) => ({ axis: other(), value }));
+    const special = { samplers: "sampler", conservative: "conservative" }[state.study];
+    const budgets = new Set(rowsOfTask().filter((row) => special && data.lines[row[at.line]][special]).map((row) => row[at.budget]));
+    const rows = rowsOfTask().filter((row) => !special || state.axis !== "n" || budgets.has(row[at.budget]));
+    return unique(rows.map((row) => row[at[other()]])).map((value) => ({ axis: other(), value }));
   }
 
   function draw() {
@@ -210,6 +213,7 @@
     const any = shown.flat().length > 0;
     const xs = unique(shown.flat().flatMap(({ points }) => points.map((p) => p.x)));
     const range = any ? limits(shown) : [0, 1];
+    byId("shown").textContent = `${data.tasks[state.task]}: ${data.metrics[state.metric].label} against ${AXES[state.axis]}`;
     byId("charts").className = panels.length === 1 ? "one" : "";
     byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1)).join("") : "<p>No line is switched on.</p>";
     const metric = data.metrics[state.metric];
