@@ -28,7 +28,7 @@ INK, ORANGE, FRAME = "#1A1A1A", "#D55E00", "#B0B0B0"
 COLOURS = {"f-npse": "#0072B2", "pf-npse": "#D55E00", "npse": "#009E73", "npe": "#CC79A7", "nle": "#8A6A00", "nre": "#56B4E9"}
 MARKERS = "osD^vPX*"
 AXES = {"budget": "simulator budget", "n": "observations n", "m": "observations in a set, m"}
-SETS_BUDGET = 10_000
+STUDY_BUDGET, SET_SIZE = 10_000, 6
 
 Look = tuple[str, str, str]
 """Colour, marker, dash."""
@@ -37,23 +37,24 @@ Look = tuple[str, str, str]
 def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """Every figure there are records for, by name."""
     plain = [r for r in records if not r["cell"]["sampler"] and not r["cell"]["conservative"]]
-    grid = [r for r in plain if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == 6]
-    study = [r for r in plain if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == SETS_BUDGET]
-    same = [r for r in plain if r["cell"]["setting"] == "paper" and r["cell"]["budget"] == SETS_BUDGET]
+    compared = [r for r in plain if r["cell"]["task"] not in SHOWN] or plain
+    grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE]
+    study = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
+    same = [r for r in grid if r["cell"]["setting"] == "paper" and r["cell"]["budget"] == STUDY_BUDGET]
     constrained = [r for r in records if r["cell"]["conservative"]]
     sampled = [r for r in records if r["cell"]["sampler"]]
     found: dict[str, Figure] = {}
     for metric in ("mmd2", "c2st"):
-        found[f"budget_{metric}"] = lines(grid, "budget", "n", metric)
-        found[f"n_{metric}"] = lines(grid, "n", "budget", metric)
+        if grid:
+            found[f"budget_{metric}"] = lines(grid, "budget", "n", metric)
+            found[f"n_{metric}"] = lines(grid, "n", "budget", metric)
         if len(values(study, "m")) > 2:
             found[f"sets_{metric}"] = lines(study, "m", "n", metric, _by_setting)
     if constrained:
         found["conservative"] = lines([*same, *constrained], "n", "budget", "mmd2")
     if sampled:
-        default = [r for r in same if r["cell"]["method"] == "pf-npse" and r["cell"]["m"] == 6]
-        found["samplers"] = lines([*default, *sampled], "n", "budget", "mmd2")
-    for task, draw in (("bimodal", clouds), ("weinberg", densities)):
+        found["samplers"] = lines([*pick(same, method="pf-npse"), *sampled], "n", "budget", "mmd2")
+    for task, draw in SHOWN.items():
         shown = [r for r in pick(plain, task=task) if "draws" in r]
         if shown:
             found[task] = draw(shown)
@@ -126,12 +127,16 @@ def densities(records: Sequence[Record]) -> Figure:
             axes.hist(draws, 40, (0, 2), density=True, histtype="step", color=_look(kind, kinds)[0], alpha=depth, lw=1.2)
         if own:
             axes.axvline(own[0]["truth"][0], color=INK, lw=1.0, ls=(0, (4, 3)))
-        axes.set_yticks([])
+        axes.set(xlim=(0, 2), yticks=[])
         _plain(axes)
         axes.set_xlabel("θ" if row == len(kinds) - 1 else "")
         if column == 0:
             axes.set_ylabel(f"{kind.label}\nn = {sizes[0]} … {sizes[-1]}", fontsize=9)
     return figure
+
+
+SHOWN = {"bimodal": clouds, "weinberg": densities}
+"""Tasks that are there to be looked at."""
 
 
 def _first_data_set(records: Sequence[Record]) -> list[Record]:
@@ -148,16 +153,21 @@ def _line(axes: Axes, records: dict[str, Record], x: str, metric: str, look: Loo
     spread = np.nan_to_num(np.array([p.spread for p in found.values()]))
     hollow = "white" if dash == "--" else colour
     axes.plot(at, mean, ls=dash, marker=marker, ms=4.5, mfc=hollow, mec=colour, color=colour, lw=1.5)
-    axes.fill_between(at, mean - spread, mean + spread, color=colour, alpha=0.13, lw=0)
+    top = np.minimum(mean + spread, 1.0) if metric == "c2st" else mean + spread
+    if len(at) > 1:
+        axes.fill_between(at, mean - spread, top, color=colour, alpha=0.13, lw=0)
+    else:
+        axes.vlines(at, mean - spread, top, color=colour, alpha=0.25, lw=4)
 
 
 def _look(kind: Series, kinds: Sequence[Series]) -> Look:
     """A colour for the method, a dash for the setting, a marker for what tells it from its like."""
     own = [one for one in kinds if (one.method, one.setting) == (kind.method, kind.setting)]
     colour = COLOURS.get(kind.method, "#555555")
-    if len(own) > 2:  # many of one kind: tell them apart by colour
+    many = len(own) > 2
+    if many:  # tell them apart by colour
         colour = [*COLOURS.values(), "#555555"][own.index(kind) % 7]
-    return colour, MARKERS[own.index(kind) % len(MARKERS)], "--" if kind.setting == "paper" and len(own) <= 2 else "-"
+    return colour, MARKERS[own.index(kind) % len(MARKERS)], "-" if many or kind.conservative or kind.setting != "paper" else "--"
 
 
 def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], columns: int) -> None:
@@ -175,7 +185,7 @@ def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], 
 
 def _dress(axes: Axes, at: Sequence[int]) -> None:
     axes.set_xscale("log")
-    near = [x for i, x in enumerate(at) if i == 0 or np.log(x / at[i - 1]) > 0.12 * np.log(at[-1] / at[0])]
+    near = [x for i, x in enumerate(at) if i == 0 or np.log(x / at[i - 1]) > 0.08 * np.log(at[-1] / at[0])]
     axes.xaxis.set_major_locator(FixedLocator(near))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))

@@ -143,7 +143,8 @@
     if (metric.perfect >= range[0] && metric.perfect <= range[1]) {
       svg += `<line class="perfect" x1="${left}" x2="${W - right}" y1="${r(py(metric.perfect))}" y2="${r(py(metric.perfect))}"/>`;
     }
-    const clip = (y) => Math.min(range[1], Math.max(range[0], y));
+    const most = metric.name === "c2st" ? 1 : range[1];
+    const clip = (y) => Math.min(most, Math.max(range[0], y));
     const bands = [], paths = [], marks = [];
     for (const { line, points } of shown) {
       const look = line.look, banded = points.filter((p) => p.spread !== null);
@@ -241,7 +242,7 @@
     group.classList.add("chosen");
     const { line, facet, point } = found(group);
     const columns = ["training", "parameters", ...data.metrics.map((m) => m.name), "converged", "seconds", "key"];
-    const heads = ["training", "parameters", ...data.metrics.map((m) => m.label.split(",")[0]), "converged", "seconds to draw", "record"];
+    const heads = ["training", "parameters", ...data.metrics.map((m) => m.label.split(",")[0]), "converged", "seconds to draw", "key in records.jsonl"];
     const text = (row, name) => {
       const value = row[at[name]];
       if (value === null) return "–";
@@ -288,5 +289,6 @@
     const next = line[line.indexOf(group) + step];
     if (next) { event.preventDefault(); next.focus(); }
   });
+  if (unique(rowsOfTask().map((row) => row[at.budget])).length === 1) state.axis = "n";
   draw();
 })();
