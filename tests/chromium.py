@@ -5,15 +5,25 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync "
-    "--no-first-run --disable-default-apps --disable-extensions --hide-scrollbars --disable-dev-shm-usage --remote-debugging-pipe"
-).split()
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run", "--disable-default-apps", "--disable-extensions", "--hide-scrollbars",
+    "--disable-dev-shm-usage", "--remote-debugging-pipe",
+]  # fmt: skip
+
+# Chromium reads from descriptor 3 and writes to 4; either of ours may have one of these numbers already.
+CONNECT = """
+import fcntl, os, sys
+theirs = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 10) for fd in sys.argv[1:3]]
+os.dup2(theirs[0], 3), os.dup2(theirs[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -22,20 +32,15 @@ class Browser:
     def __init__(self, timeout=120):
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._timeout, self._count, self._session, self.events, self._buffer = timeout, 0, None, [], b""
-        spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]  # 3 and 4 are then taken here, and free in the child
         theirs_in, self._to = os.pipe()
         self._from, theirs_out = os.pipe()
-
-        def connect():
-            os.dup2(theirs_in, 3)
-            os.dup2(theirs_out, 4)
-
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"]
         self._process = subprocess.Popen(
-            [CHROMIUM, *FLAGS, f"--user-data-dir={self._profile.name}", "about:blank"],
-            preexec_fn=connect, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [sys.executable, "-c", CONNECT, str(theirs_in), str(theirs_out), *command],
+            pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        for fd in (*spare, theirs_in, theirs_out):
-            os.close(fd)
+        os.close(theirs_in)
+        os.close(theirs_out)
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):

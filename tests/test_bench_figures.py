@@ -1,8 +1,8 @@
 """The paper's figures from records: which there are, and what is in them."""
 
 import pytest
-from pretended import pretended
 
+from pretended import pretended
 from scorefold.report.bench_figures import all_figures
 from scorefold.report.figures import save
 from scorefold.report.summary import points

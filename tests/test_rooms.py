@@ -114,7 +114,9 @@ def test_files_are_short_and_named_after_what_they_do(path):
     }
 
 
-@pytest.mark.parametrize("argument", ["--help", "infer --help", "tasks --help", "tasks show --help"])
+@pytest.mark.parametrize(
+    "argument", ["--help", "infer --help", "tasks --help", "tasks show --help", "bench run --help", "report --help"]
+)
 def test_help_does_not_load_jax(argument):
     code = (
         f"import sys; sys.argv = ['scorefold', *{argument.split()!r}]\n"

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from pretended import pretended
 
+from pretended import pretended
 from scorefold.report.summary import Series, pick, point, points, series, values
 
 RECORDS = pretended("quick", "task=gaussian")

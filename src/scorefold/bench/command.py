@@ -146,6 +146,7 @@ class Watch:
             self._bar.stop()
 
     def __call__(self, what: str, group: "Cell", record: dict[str, Any] | None) -> None:
+        """A configuration starts, or a record is there."""
         title = f"{group.task} {group.method} ({group.setting}) {group.budget:,}"
         if record is None:
             self._say(f"{title}: training {len(group.together)}", line=True)

@@ -7,7 +7,7 @@ are the same, since each is a function of its cell.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from scorefold.bench.record import RECORDS, RUNS, Record, appending, done
 from scorefold.errors import ScorefoldError
 
 Groups = dict[Cell, list[Cell]]
+Stream = Generator[Record, None, None]
 Watch = Callable[[str, Cell, Record | None], None]
 """Called with "start" and the configuration, and with "record", the configuration and each record."""
 
@@ -55,7 +56,7 @@ def parse_executor(text: str) -> tuple[str, str]:
     return kind, argument
 
 
-def _local(groups: Groups, argument: str, watch: Watch | None) -> Iterator[Record]:
+def _local(groups: Groups, argument: str, watch: Watch | None) -> Stream:
     from scorefold.bench.run import run_group
 
     for group, cells in groups.items():
@@ -67,7 +68,7 @@ def _local(groups: Groups, argument: str, watch: Watch | None) -> Iterator[Recor
                 watch("record", group, record)
 
 
-def _processes(groups: Groups, argument: str, watch: Watch | None) -> Iterator[Record]:
+def _processes(groups: Groups, argument: str, watch: Watch | None) -> Stream:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
@@ -88,11 +89,13 @@ def _processes(groups: Groups, argument: str, watch: Watch | None) -> Iterator[R
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _dask(groups: Groups, argument: str, watch: Watch | None) -> Iterator[Record]:
+def _dask(groups: Groups, argument: str, watch: Watch | None) -> Stream:
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise ScorefoldError("expected dask.distributed for --executor dask=…; it is not installed: pip install distributed") from None
+        raise ScorefoldError(
+            "expected dask.distributed for --executor dask=…; it is not installed: pip install distributed"
+        ) from None
     from scorefold.bench.run import collect
 
     try:
@@ -115,7 +118,7 @@ def _gathered(finished: Any, futures: dict[Any, Cell], watch: Watch | None) -> I
                 watch("record", group, record)
 
 
-_EXECUTORS = {"local": _local, "processes": _processes, "dask": _dask}
+_EXECUTORS: dict[str, Callable[[Groups, str, Watch | None], Stream]] = {"local": _local, "processes": _processes, "dask": _dask}
 
 
 def history(out: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """How long a plan takes, roughly: for two CPU cores and for one accelerator.
 
-Training costs a constant for compilation and then so much a step: on cores in proportion to the networks trained together, on an
-accelerator hardly. A draw costs so much for each evaluation of a score, of which there are levels × steps × draws × sets.
+Training costs a constant for compilation and then so much a step: on cores in proportion to the networks trained together, on
+an accelerator hardly. A draw costs so much for each evaluation of a score, of which there are levels × steps × draws × sets.
 """
 
 from collections import Counter

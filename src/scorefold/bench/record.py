@@ -36,8 +36,8 @@ def cell_of(record: Record) -> Cell:
         raise ScorefoldError(f"expected a record of a benchmark cell; got one without a description ({error})") from None
     if cell.key != record["key"]:
         raise ScorefoldError(
-            f"the record {record['key']} does not belong to its description ({cell.key}): it was made by another version of the "
-            "benchmark, or edited. Use another folder."
+            f"the record {record['key']} does not belong to its description ({cell.key}): it was made by another version of "
+            "the benchmark, or edited. Use another folder."
         )
     return cell
 
@@ -86,6 +86,7 @@ class Appender:
         self._file = file
 
     def __call__(self, record: Record) -> None:
+        """One line, written through."""
         self._file.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
         self._file.flush()
         os.fsync(self._file.fileno())

@@ -106,15 +106,14 @@ def draw(cell: Cell, trained: Trained) -> Drawn:
 
 def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
     """The records of several cells, their classifiers trained in batches of one size whoever they are."""
-    there = [one for one in drawn if one.theta is not None]
-    padded = [there[i % len(there)] for i in range(batch)] if there else []
-    # Only clouds of one shape go together; cells that share a training but not their draws are rare enough to go alone.
-    same = len({one.theta.shape for one in padded if one.theta is not None}) <= 1
+    there = [(one.cell, one.theta, one.reference) for one in drawn if one.theta is not None]
     told: dict[str, float] = {}
-    for part in [padded] if same else [[one] * batch for one in there]:
-        if part:
-            found = c2st_many([one.theta for one in part], [one.reference for one in part])
-            told |= {one.cell.key: value for one, value in zip(part, found, strict=True)}
+    # Only clouds of one shape go together.
+    for shape in dict.fromkeys(theta.shape for _, theta, _ in there):
+        alike = [one for one in there if one[1].shape == shape]
+        padded = [alike[i % len(alike)] for i in range(batch)]
+        found = c2st_many([theta for _, theta, _ in padded], [reference for _, _, reference in padded])
+        told |= {cell.key: value for (cell, _, _), value in zip(padded, found, strict=True)}
     device = jax.devices()[0].device_kind
     for one in drawn:
         yield one.record | {"measures": _measures(one, told.get(one.cell.key)), "device": device}
@@ -142,7 +141,7 @@ def _history(posterior: Posterior) -> dict[str, float]:
     """The learning rate kept and its validation loss, where the method has them."""
     history = posterior.history
     losses, rate = getattr(history, "losses", None), getattr(history, "learning_rate", None)
-    if not isinstance(losses, dict) or rate not in losses:
+    if not isinstance(losses, dict) or rate is None or rate not in losses:
         return {}
     return {"learning_rate": float(rate), "validation": float(losses[rate])}
 

@@ -65,9 +65,7 @@ def _by_setting(record: Record) -> Series:
     return series(record)._replace(method="pf-npse", m=0)
 
 
-def lines(
-    records: Sequence[Record], x: str, across: str, metric: str, line: Callable[[Record], Series] = series
-) -> Figure:
+def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Callable[[Record], Series] = series) -> Figure:
     """A metric against x: a row of panels for each task, a column for each value of `across`."""
     tasks, columns = values(records, "task"), values(records, across)
     kinds = list(dict.fromkeys(line(r) for r in records))
@@ -124,7 +122,7 @@ def densities(records: Sequence[Record]) -> Figure:
         for record in own:
             depth = 0.25 + 0.75 * (1 + sizes.index(record["cell"]["n"])) / len(sizes)
             draws = np.asarray(record["draws"])[:, 0]
-            axes.hist(draws, 40, (0, 2), density=True, histtype="step", color=_look(kind, kinds)[0], alpha=depth, lw=1.2)
+            axes.hist(draws, 40, range=(0, 2), density=True, histtype="step", color=_look(kind, kinds)[0], alpha=depth, lw=1.2)
         if own:
             axes.axvline(own[0]["truth"][0], color=INK, lw=1.0, ls=(0, (4, 3)))
         axes.set(xlim=(0, 2), yticks=[])
@@ -167,7 +165,8 @@ def _look(kind: Series, kinds: Sequence[Series]) -> Look:
     many = len(own) > 2
     if many:  # tell them apart by colour
         colour = [*COLOURS.values(), "#555555"][own.index(kind) % 7]
-    return colour, MARKERS[own.index(kind) % len(MARKERS)], "-" if many or kind.conservative or kind.setting != "paper" else "--"
+    dash = "-" if many or kind.conservative or kind.setting != "paper" else "--"
+    return colour, MARKERS[own.index(kind) % len(MARKERS)], dash
 
 
 def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], columns: int) -> None:
@@ -185,6 +184,8 @@ def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], 
 
 def _dress(axes: Axes, at: Sequence[int]) -> None:
     axes.set_xscale("log")
+    if len(at) == 1:
+        axes.set_xlim(at[0] / 2, at[0] * 2)
     near = [x for i, x in enumerate(at) if i == 0 or np.log(x / at[i - 1]) > 0.08 * np.log(at[-1] / at[0])]
     axes.xaxis.set_major_locator(FixedLocator(near))
     axes.xaxis.set_minor_locator(NullLocator())

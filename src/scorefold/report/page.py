@@ -36,7 +36,8 @@ def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title:
         _intro(records, runs),
         '<section id="explore" class="needs-js" aria-labelledby="explore-title"><h2 id="explore-title">Explore</h2>'
         '<form id="controls" aria-label="What the charts show"></form><div id="legend" role="group" aria-label="Methods"></div>'
-        '<h3 id="shown" aria-live="polite"></h3><div id="charts"></div><p id="note" class="quiet"></p><div id="tip" role="status" hidden></div>'
+        '<h3 id="shown" aria-live="polite"></h3><div id="charts"></div><p id="note" class="quiet"></p>'
+        '<div id="tip" role="status" hidden></div>'
         '<div id="chosen" aria-live="polite"></div></section>',
         '<section aria-labelledby="tables-title"><h2 id="tables-title">Tables</h2>'
         '<p class="quiet">Mean over cells ± standard deviation over trainings. The best mean of a budget and n is bold.</p>',
@@ -127,7 +128,8 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
     history = f"<details><summary>Runs into this folder: {len(notes)}</summary>{table}</details>" if notes else ""
     return (
         '<p class="lead">Learned posteriors against true ones. C2ST is the accuracy of telling them apart (0.5: not at all); '
-        f'squared MMD is 0 where they agree.</p><section><h2>What was run</h2><dl class="facts">{listed}</dl>{history}</section>'
+        "squared MMD is 0 where they agree.</p>"
+        f'<section><h2>What was run</h2><dl class="facts">{listed}</dl>{history}</section>'
     )
 
 
@@ -177,11 +179,11 @@ def _table(records: Sequence[Record], task: str, metric: str, unfolded: bool) ->
                 cells = "".join(cell(line, budget, n) for n in sizes)
                 rows.append(f"<tr><th scope=row>{_e(line.label)}</th><td>{budget:,}</td>{cells}</tr>")
     head = "".join(f"<th scope=col>n = {n}</th>" for n in sizes)
-    label = METRICS[metric][0]
+    label, title = METRICS[metric][0], _e(TASKS.get(task, task))
     return (
-        f"<details{' open' if unfolded else ''}><summary>{_e(TASKS.get(task, task))}: {_e(label)}</summary><div class=scroll><table><caption class=hidden>"
-        f"{_e(label)} on {_e(TASKS.get(task, task))}</caption><thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}"
-        f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
+        f"<details{' open' if unfolded else ''}><summary>{title}: {_e(label)}</summary><div class=scroll><table>"
+        f"<caption class=hidden>{_e(label)} on {title}</caption>"
+        f"<thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
     )
 
 
@@ -225,8 +227,8 @@ def _picture(name: str, png: bytes) -> str:
     caption = PICTURES.get(name, name)
     data = base64.b64encode(_smaller(png)).decode()
     return (
-        f'<figure><img alt="{_e(name)}: {_e(caption)}" src="data:image/png;base64,{data}"><figcaption>{_e(caption)}</figcaption>'
-        "</figure>"
+        f'<figure><img alt="{_e(name)}: {_e(caption)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{_e(caption)}</figcaption></figure>"
     )
 
 
