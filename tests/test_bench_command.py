@@ -31,12 +31,11 @@ def folder(tmp_path):
 
 
 def test_plan_counts_what_it_would_run():
-    result = call("bench", "plan", "--preset", "paper", "--only", "task=sir")
+    result = call("bench", "plan", "--preset", "quick", "--only", "task=sir")
     assert result.exit_code == 0, result.output
     everything = next(line.split() for line in result.output.splitlines() if line.startswith("all "))
-    assert everything[1] == "6,000"
-    assert everything[2] == "175"
-    assert "samplers" in result.output
+    assert everything[1:3] == ["96", "16"]
+    assert "budgets × n, paper setting" in result.output
 
 
 def test_run_writes_records_and_says_how_far_it_is(quickly, tmp_path):

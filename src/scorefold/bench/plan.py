@@ -140,7 +140,7 @@ def quick() -> Iterator[Cell]:
 
 def smoke() -> Iterator[Cell]:
     """One task, enough for every kind of line on the page."""
-    extent = Extent(2, 1, (1, 8), 200, {"paper": 600, "default": 300})
+    extent = Extent(2, 1, (1, 8), 200, {"paper": 400, "default": 200})
     yield from block(extent, ["gaussian"], [("f-npse", "default")], (1_000, 3_000))
     yield from block(extent, ["gaussian"], [("f-npse", "paper"), ("pf-npse", "default")], (1_000,))
 

@@ -183,7 +183,8 @@ def _table(records: Sequence[Record], task: str, metric: str, unfolded: bool) ->
     return (
         f"<details{' open' if unfolded else ''}><summary>{title}: {_e(label)}</summary><div class=scroll><table>"
         f"<caption class=hidden>{_e(label)} on {title}</caption>"
-        f"<thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></details>"
+        f"<thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div></details>"
     )
 
 
@@ -197,7 +198,7 @@ def _times(records: Sequence[Record]) -> str:
             rows.append((label, f"{train:.1f}", f"{draw:.2f}"))
     if not rows:
         return ""
-    head = ("method", "training, all seeds together", "drawing, a cell")
+    head = ("method", "training, all seeds together", "drawing a cell, with compilation")
     return f'<section><h2>Seconds</h2><div class="scroll">{_rows(head, rows)}</div></section>'
 
 
