@@ -4,7 +4,7 @@ BIN := .venv/bin
 .PHONY: demo test test-full lint format clean
 
 demo: .venv/installed
-	$(BIN)/scorefold infer --task gaussian --method f-npse --budget 10000 --n 30 --out demo
+	$(BIN)/scorefold demo --out demo
 
 test: .venv/installed
 	$(BIN)/pytest -n 2 --dist loadfile -m "not full" --durations=8

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from scorefold.commands.bench import app as bench_app
+from scorefold.commands.bench import report
+from scorefold.commands.demo import demo
 from scorefold.commands.diagnose import diagnose
 from scorefold.commands.fit import fit, sample
 from scorefold.commands.simulate import simulate, store_app
@@ -38,6 +41,9 @@ app.command()(fit)
 app.command()(sample)
 app.command()(diagnose)
 app.add_typer(store_app, name="store")
+app.add_typer(bench_app, name="bench")
+app.command()(report)
+app.command()(demo)
 
 
 @tasks_app.callback()

@@ -1,0 +1,1 @@
+"""The benchmark: a preset → cells → records."""

@@ -1,0 +1,160 @@
+"""Cells → records.
+
+Cells that share a training run together: simulate and train once for all seeds of the configuration, then draw for one cell
+after the other. C2ST trains its classifiers in batches of one fixed size, so that a cell's number does not depend on which
+cells are measured with it. Draws that the sampler itself refuses count as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the
+value of two clouds far apart.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scorefold import tasks
+from scorefold.bench.plan import Cell, sampler
+from scorefold.bench.record import Record, described
+from scorefold.bench.settings import configured
+from scorefold.diagnostics.c2st import c2st_many
+from scorefold.diagnostics.mmd import squared_mmd
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.fitting import fit_many
+from scorefold.posterior import Posterior
+from scorefold.simulation.run import simulate
+
+FAR = 2 - 2 * math.exp(-0.5)
+REFERENCE_SEED = 0
+SHOWN_DRAWS = 250
+"""Kept in the record, of tasks with one or two parameters, for the figures that show draws."""
+BATCH = 30
+"""Cells measured together on an accelerator."""
+
+Tell = Callable[[str], None]
+
+
+class Trained(NamedTuple):
+    """One configuration, trained for each of its seeds."""
+
+    posteriors: dict[int, Posterior]
+    seconds: dict[str, float]
+
+
+class Drawn(NamedTuple):
+    """One cell's draws with their reference, before C2ST; no draws where the sampler refused."""
+
+    cell: Cell
+    theta: np.ndarray | None
+    reference: np.ndarray
+    record: Record
+
+
+def run_group(cells: Sequence[Cell], tell: Tell = lambda text: None) -> Iterator[Record]:
+    """The records of cells that share a training; every record is out as soon as it is known."""
+    group = cells[0].group
+    if any(cell.group != group for cell in cells):
+        raise ScorefoldError("expected cells that share a training; got several configurations")
+    tell("training")
+    trained = train(group)
+    batch = 1 if jax.default_backend() == "cpu" else BATCH
+    for start in range(0, len(cells), batch):
+        drawn = [draw(cell, trained) for cell in cells[start : start + batch]]
+        yield from measure(drawn, batch)
+
+
+def collect(cells: Sequence[Cell]) -> list[Record]:
+    """The same as a list, for a worker elsewhere."""
+    return list(run_group(cells))
+
+
+def train(group: Cell) -> Trained:
+    """Simulate and train for every seed of a configuration, as one program."""
+    task, method = tasks.get(group.task), configured(group.method, group.setting, group.m, group.steps, group.conservative)
+    started = time.perf_counter()
+    sims = [simulate(task.prior, task.simulator, group.budget, group.m, seed) for seed in group.together]
+    simulated = time.perf_counter()
+    posteriors = fit_many(sims, method, list(group.together))
+    seconds = {"simulate": simulated - started, "train": time.perf_counter() - simulated}
+    return Trained(dict(zip(group.together, posteriors, strict=True)), seconds)
+
+
+def draw(cell: Cell, trained: Trained) -> Drawn:
+    """The draws of one cell, and what is known of them but C2ST."""
+    task, posterior = tasks.get(cell.task), trained.posteriors[cell.training]
+    truth, x_obs = task.observe(cell.n, cell.parameters)
+    reference = _reference(cell.task, cell.n, cell.parameters, cell.draws)
+    how = {"sampler": sampler(cell.sampler)} if cell.sampler else {}
+    record = described(cell) | {"truth": _plain(truth), "training": _history(posterior)}
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # it is in the record
+        try:
+            draws = posterior.sample(x_obs, cell.draws, cell.parameters, **how)
+        except ScorefoldError as error:
+            return Drawn(cell, None, reference, record | {"failed": str(error), "converged": False, "diverged": True,
+                "seconds": _shared(trained, started)})  # fmt: skip
+    record |= {"converged": bool(draws.info.converged), "diverged": bool(draws.info.diverged)}
+    if task.prior.dim <= 2:
+        record["draws"] = [_plain(row) for row in draws.theta[:SHOWN_DRAWS]]
+    return Drawn(cell, draws.theta, reference, record | {"seconds": _shared(trained, started)})
+
+
+def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
+    """The records of several cells, their classifiers trained in batches of one size whoever they are."""
+    there = [(one.cell, one.theta, one.reference) for one in drawn if one.theta is not None]
+    told: dict[str, float] = {}
+    # Only clouds of one shape go together.
+    for shape in dict.fromkeys(theta.shape for _, theta, _ in there):
+        alike = [one for one in there if one[1].shape == shape]
+        padded = [alike[i % len(alike)] for i in range(batch)]
+        found = c2st_many([theta for _, theta, _ in padded], [reference for _, _, reference in padded])
+        told |= {cell.key: value for (cell, _, _), value in zip(padded, found, strict=True)}
+    device = jax.devices()[0].device_kind
+    for one in drawn:
+        yield one.record | {"measures": _measures(one, told.get(one.cell.key)), "device": device}
+
+
+def _measures(one: Drawn, accuracy: float | None) -> dict[str, float | None]:
+    if one.theta is None or accuracy is None:
+        return {"c2st": 1.0, "mmd2": FAR, "shift": None, "sd_ratio": None}
+    return {
+        "c2st": accuracy,
+        "mmd2": _number(squared_mmd(one.theta, one.reference)),
+        "shift": _number(np.sqrt((mean_shift(one.theta, one.reference) ** 2).mean())),
+        "sd_ratio": _number(sd_ratio(one.theta, one.reference).mean()),
+    }
+
+
+@lru_cache(maxsize=2_000)
+def _reference(task: str, n: int, parameters: int, draws: int) -> np.ndarray:
+    """Draws of the true posterior: the same for every method."""
+    found = tasks.get(task)
+    return found.reference(found.observe(n, parameters)[1], draws, REFERENCE_SEED)
+
+
+def _history(posterior: Posterior) -> dict[str, float]:
+    """The learning rate kept and its validation loss, where the method has them."""
+    history = posterior.history
+    losses, rate = getattr(history, "losses", None), getattr(history, "learning_rate", None)
+    if not isinstance(losses, dict) or rate is None or rate not in losses:
+        return {}
+    return {"learning_rate": float(rate), "validation": float(losses[rate])}
+
+
+def _shared(trained: Trained, started: float) -> dict[str, float]:
+    seconds = {**trained.seconds, "draw": time.perf_counter() - started}
+    return {name: round(value, 3) for name, value in seconds.items()}
+
+
+def _plain(values: Iterable[Any]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _number(value: Any) -> float | None:
+    """To six digits, which is what single precision has; no number is null."""
+    return float(f"{float(value):.6g}") if math.isfinite(value) else None

@@ -1,0 +1,208 @@
+"""`scorefold bench`: plan, run, figures."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scorefold.errors import ScorefoldError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from scorefold.bench.plan import Cell
+
+app = typer.Typer(no_args_is_help=True, help="Every figure of the paper, measured again: plan, run, draw.")
+
+Preset = Annotated[str, typer.Option(help="tiny (seconds, for tests), smoke (minutes), quick (an hour) or paper (all of it).")]
+Only = Annotated[
+    str, typer.Option(help="Only some cells, as name=value,name=value; several values of one name are alternatives.")
+]
+
+
+@app.command()
+def plan(preset: Preset = "paper", only: Only = "") -> None:
+    """Say what a preset would run, and about how long that takes."""
+    from rich.table import Table
+
+    from scorefold.bench import estimate
+
+    cells, console = _cells(preset, only), _console()
+    parts: dict[str, list[Cell]] = {}
+    for cell in cells:
+        parts.setdefault(estimate.part(cell), []).append(cell)
+    table = Table("part", "cells", "trainings", *estimate.MACHINES, box=None, pad_edge=False)
+    for name, own in [*parts.items(), ("all", cells)]:
+        times = [duration(estimate.seconds(own, machine)) for machine in estimate.MACHINES.values()]
+        table.add_row(name, f"{len(own):,}", f"{_trainings(own):,}", *times)
+    console.print(table)
+    console.print("\nThe times are rough; trainings that several parts share are counted in each of them, once in all.")
+
+
+@app.command()
+def run(
+    out: Annotated[Path, typer.Option(help="Folder for the records. What has a record there is not run again.")],
+    preset: Preset = "smoke",
+    only: Only = "",
+    executor: Annotated[
+        str, typer.Option(help="local, processes=N (on this machine) or dask=ADDRESS (of a scheduler).")
+    ] = "local",
+) -> None:
+    """Run a preset's cells, as far as they have no record in the folder yet."""
+    from scorefold.bench.drive import drive, missing, parse_executor
+
+    cells, console = _cells(preset, only), _console()
+    try:
+        parse_executor(executor)
+    except ScorefoldError as error:
+        raise typer.BadParameter(str(error), param_hint="--executor") from None
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+    left = missing(cells, out)
+    console.print(
+        f"{len(cells):,} cells, {_trainings(cells):,} trainings; {len(cells) - len(left):,} cells are there, "
+        f"{len(left):,} to run"
+    )
+    about = {"preset": preset, "only": only, "executor": executor, "version": _version()}
+    with Watch(left, console) as watch:
+        drive(cells, out, executor, about, watch)
+    console.print(f"All {len(cells):,} records are in {out}. Next: scorefold report {out}", soft_wrap=True)
+
+
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(help="A folder that `scorefold bench run` wrote.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the pictures; by default DIR/figures.")] = None,
+) -> None:
+    """Draw the paper's figures from the records in a folder, those for which there are records."""
+    from scorefold.report import bench_figures
+    from scorefold.report.figures import save
+
+    target = out or folder / "figures"
+    for name, figure in bench_figures.all_figures(_records(folder)).items():
+        _console().print(str(save(figure, target / f"{name}.png")), soft_wrap=True)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that `scorefold bench run` or `scorefold infer` wrote.")],
+    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
+) -> None:
+    """Write one self-contained HTML page about a folder of results."""
+    from scorefold.bench.drive import history
+    from scorefold.bench.record import RECORDS
+    from scorefold.report import page
+
+    target = out or folder / "report.html"
+    if (folder / RECORDS).exists():
+        text = page.bench_page(_records(folder), history(folder))
+    elif (folder / "summary.json").exists():
+        import json
+
+        pictures = {path.stem: path.read_bytes() for path in sorted(folder.glob("*.png"))}
+        text = page.infer_page(json.loads((folder / "summary.json").read_text()), pictures)
+    else:
+        raise typer.BadParameter(
+            f"expected a folder with {RECORDS} (of `scorefold bench run`) or summary.json (of `scorefold infer`); got {folder}",
+            param_hint="FOLDER",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    _console().print(f"The page is {target}; {len(text.encode()) / 1e6:.2f} MB, open it in any browser.", soft_wrap=True)
+
+
+class Watch:
+    """A bar with the time left, by the estimated cost of what is done and what is not; lines where there is no terminal."""
+
+    def __init__(self, left: "list[Cell]", console: "Console") -> None:
+        from scorefold.bench.estimate import MACHINES, draw_seconds, training_seconds
+        from scorefold.bench.plan import grouped
+
+        machine = MACHINES["two cores"]
+        groups = grouped(left)
+        self._console, self._shown = console, console.is_terminal
+        self._training = {group: training_seconds(group, machine) for group in groups}
+        self._cell = {cell.key: draw_seconds(cell, machine) for cell in left}
+        self._left = {group: len(own) for group, own in groups.items()}
+        self._total = sum(self._training.values()) + sum(self._cell.values())
+        self._done, self._cells, self._started = 0.0, 0, time.monotonic()
+        self._bar: Any = None
+
+    def __enter__(self) -> "Watch":
+        if self._shown:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (BarColumn(bar_width=30), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn())
+            self._bar = Progress(*columns, TextColumn("{task.fields[text]}"), console=self._console)
+            self._bar.start()
+            self._task = self._bar.add_task("bench", total=self._total, text="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, what: str, group: "Cell", record: dict[str, Any] | None) -> None:
+        """A configuration starts, or a record is there."""
+        title = f"{group.task} {group.method} ({group.setting}) {group.budget:,}"
+        if record is None:
+            self._say(f"{title}: training {len(group.together)}", line=True)
+            return
+        self._done += self._training.pop(group, 0.0) + self._cell[record["key"]]
+        self._cells += 1
+        self._left[group] -= 1
+        cell, c2st = record["cell"], record["measures"]["c2st"]
+        self._say(f"{title}: n = {cell['n']}, C2ST {c2st:.2f}", line=self._left[group] == 0)
+
+    def _say(self, text: str, line: bool) -> None:
+        spent = time.monotonic() - self._started
+        left = f"about {duration(spent * (self._total / self._done - 1))} left; " if self._done else ""
+        if self._bar:
+            self._bar.update(self._task, completed=self._done, text=f"{left}{text}")
+        elif line:
+            self._console.print(f"{self._cells}/{len(self._cell)} cells, {duration(spent)}; {left}{text}", soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """In words that fit their size."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:.1f} h"
+
+
+def _cells(preset: str, only: str) -> "list[Cell]":
+    from scorefold.bench.plan import cells
+
+    try:
+        return cells(preset, only)
+    except ScorefoldError as error:
+        raise typer.BadParameter(str(error), param_hint="--preset" if "preset" in str(error) else "--only") from None
+
+
+def _records(folder: Path) -> list[dict[str, Any]]:
+    from scorefold.bench.record import RECORDS, read
+
+    if not (found := read(folder / RECORDS)):
+        raise typer.BadParameter(f"expected a folder with records in {RECORDS}; got {folder}", param_hint="FOLDER")
+    return found
+
+
+def _trainings(cells: "list[Cell]") -> int:
+    from scorefold.bench.plan import grouped
+
+    return sum(len(group.together) for group in grouped(cells))
+
+
+def _version() -> str:
+    from scorefold import __version__
+
+    return __version__
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(file=sys.stdout)

@@ -1,0 +1,210 @@
+"""The paper's figures, from records: those for which there are any.
+
+| name | what it shows | in the paper |
+|---|---|---|
+| budget_mmd2, budget_c2st | accuracy against budget, for each task and n | systematic evaluation; classifier two-sample test |
+| n_mmd2, n_c2st | the same against n, for each task and budget | |
+| sets_mmd2, sets_c2st | PF-NPSE against m, for each task and n | optimal trade-off; performance for different m |
+| conservative | the score as a gradient or not | conservative parameterization |
+| samplers | Langevin parameters and Algorithm 2 | Langevin sampler parameters |
+| bimodal, weinberg | draws as n grows | multimodal example; Weinberg demonstration |
+
+("Compositional score modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023.) Lines are means over
+cells; bands, ± one standard deviation over trainings, of a training's mean.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from scorefold.report.summary import METRICS, TASKS, Record, Series, pick, points, series, values
+
+INK, ORANGE, FRAME = "#1A1A1A", "#D55E00", "#B0B0B0"
+# After Okabe and Ito's palette, which colour-blind readers can tell apart; shape and dash say the same again.
+COLOURS = {"f-npse": "#0072B2", "pf-npse": "#D55E00", "npse": "#009E73", "npe": "#CC79A7", "nle": "#8A6A00", "nre": "#56B4E9"}
+MARKERS = "osD^vPX*"
+AXES = {"budget": "simulator budget", "n": "observations n", "m": "observations in a set, m"}
+STUDY_BUDGET, SET_SIZE = 10_000, 6
+
+Look = tuple[str, str, str]
+"""Colour, marker, dash."""
+
+
+def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
+    """Every figure there are records for, by name."""
+    plain = [r for r in records if not r["cell"]["sampler"] and not r["cell"]["conservative"]]
+    compared = [r for r in plain if r["cell"]["task"] not in SHOWN] or plain
+    grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE]
+    study = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
+    same = [r for r in grid if r["cell"]["setting"] == "paper" and r["cell"]["budget"] == STUDY_BUDGET]
+    constrained = [r for r in records if r["cell"]["conservative"]]
+    sampled = [r for r in records if r["cell"]["sampler"]]
+    found: dict[str, Figure] = {}
+    for metric in ("mmd2", "c2st"):
+        if grid:
+            found[f"budget_{metric}"] = lines(grid, "budget", "n", metric)
+            found[f"n_{metric}"] = lines(grid, "n", "budget", metric)
+        if len(values(study, "m")) > 2:
+            found[f"sets_{metric}"] = lines(study, "m", "n", metric, _by_setting)
+    if constrained:
+        found["conservative"] = lines([*same, *constrained], "n", "budget", "mmd2")
+    if sampled:
+        found["samplers"] = lines([*pick(same, method="pf-npse"), *sampled], "n", "budget", "mmd2")
+    for task, draw in SHOWN.items():
+        shown = [r for r in pick(plain, task=task) if "draws" in r]
+        if shown:
+            found[task] = draw(shown)
+    return found
+
+
+def _by_setting(record: Record) -> Series:
+    return series(record)._replace(method="pf-npse", m=0)
+
+
+def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Callable[[Record], Series] = series) -> Figure:
+    """A metric against x: a row of panels for each task, a column for each value of `across`."""
+    tasks, columns = values(records, "task"), values(records, across)
+    kinds = list(dict.fromkeys(line(r) for r in records))
+    looks = {kind: _look(kind, kinds) for kind in kinds}
+    figure = _figure(1.2 + 2.3 * max(len(columns), 2), 0.9 + 2.0 * len(tasks) + 0.22 * len(kinds) / max(len(columns), 2))
+    grid = figure.subplots(len(tasks), len(columns), squeeze=False, sharex=True, sharey="row")
+    for (row, task), (column, at) in ((a, b) for a in enumerate(tasks) for b in enumerate(columns)):
+        axes = grid[row, column]
+        here = pick(records, task=task, **{across: at})
+        for kind in kinds:
+            _line(axes, {r["key"]: r for r in here if line(r) == kind}, x, metric, looks[kind])
+        axes.axhline(METRICS[metric][1], color=INK, lw=0.8, ls=(0, (1, 3)), zorder=1)
+        _dress(axes, values(records, x))
+        if row == 0:
+            axes.set_title(f"{'n' if across == 'n' else 'budget'} = {at:,}", fontsize=10, color=INK)
+        if column == 0:
+            axes.set_ylabel(f"{TASKS.get(task, task)}\n{METRICS[metric][0]}", fontsize=9.5)
+        if row == len(tasks) - 1:
+            axes.set_xlabel(AXES[x], fontsize=9.5)
+    _legend(figure, kinds, looks, len(columns))
+    return figure
+
+
+def clouds(records: Sequence[Record]) -> Figure:
+    """Draws of two parameters: a row for each method, a column for each n; the truth as a cross."""
+    records = _first_data_set(records)
+    kinds, sizes = values(records, "series"), values(records, "n")
+    figure = _figure(1.0 + 1.7 * len(sizes), 0.5 + 1.7 * len(kinds))
+    grid = figure.subplots(len(kinds), len(sizes), squeeze=False, sharex=True, sharey=True)
+    for (row, kind), (column, n) in ((a, b) for a in enumerate(kinds) for b in enumerate(sizes)):
+        axes = grid[row, column]
+        for record in pick(records, series=kind, n=n)[:1]:
+            draws = np.asarray(record["draws"])
+            axes.plot(draws[:, 0], draws[:, 1], ".", ms=2.5, color=_look(kind, kinds)[0], alpha=0.6)
+            axes.plot(*record["truth"], "+", ms=9, mew=1.6, color=INK)
+        axes.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), aspect="equal")
+        _plain(axes)
+        if row == 0:
+            axes.set_title(f"n = {n}", fontsize=10)
+        if column == 0:
+            axes.set_ylabel(kind.label.replace(", ", "\n"), fontsize=9)
+    return figure
+
+
+def densities(records: Sequence[Record]) -> Figure:
+    """Draws of one parameter as histograms, a panel for each data set, darker as n grows; the truth as a line."""
+    kinds, seeds = values(records, "series"), values(records, "parameters")[:3]
+    figure = _figure(1.0 + 2.6 * len(seeds), 0.6 + 1.9 * len(kinds))
+    grid = figure.subplots(len(kinds), len(seeds), squeeze=False, sharex=True)
+    sizes = values(records, "n")
+    for (row, kind), (column, seed) in ((a, b) for a in enumerate(kinds) for b in enumerate(seeds)):
+        axes = grid[row, column]
+        own = pick(records, series=kind, parameters=seed)
+        for record in own:
+            depth = 0.25 + 0.75 * (1 + sizes.index(record["cell"]["n"])) / len(sizes)
+            draws = np.asarray(record["draws"])[:, 0]
+            axes.hist(draws, 40, range=(0, 2), density=True, histtype="step", color=_look(kind, kinds)[0], alpha=depth, lw=1.2)
+        if own:
+            axes.axvline(own[0]["truth"][0], color=INK, lw=1.0, ls=(0, (4, 3)))
+        axes.set(xlim=(0, 2), yticks=[])
+        _plain(axes)
+        axes.set_xlabel("θ" if row == len(kinds) - 1 else "")
+        if column == 0:
+            axes.set_ylabel(f"{kind.label}\nn = {sizes[0]} … {sizes[-1]}", fontsize=9)
+    return figure
+
+
+SHOWN = {"bimodal": clouds, "weinberg": densities}
+"""Tasks that are there to be looked at."""
+
+
+def _first_data_set(records: Sequence[Record]) -> list[Record]:
+    first = records[0]["cell"]
+    return pick(records, training=first["training"], parameters=first["parameters"])
+
+
+def _line(axes: Axes, records: dict[str, Record], x: str, metric: str, look: Look) -> None:
+    found = points(list(records.values()), x, metric)
+    if not found:
+        return
+    colour, marker, dash = look
+    at, mean = np.array(list(found), float), np.array([p.mean for p in found.values()])
+    spread = np.nan_to_num(np.array([p.spread for p in found.values()]))
+    hollow = "white" if dash == "--" else colour
+    axes.plot(at, mean, ls=dash, marker=marker, ms=4.5, mfc=hollow, mec=colour, color=colour, lw=1.5)
+    top = np.minimum(mean + spread, 1.0) if metric == "c2st" else mean + spread
+    if len(at) > 1:
+        axes.fill_between(at, mean - spread, top, color=colour, alpha=0.13, lw=0)
+    else:
+        axes.vlines(at, mean - spread, top, color=colour, alpha=0.25, lw=4)
+
+
+def _look(kind: Series, kinds: Sequence[Series]) -> Look:
+    """A colour for the method, a dash for the setting, a marker for what tells it from its like."""
+    own = [one for one in kinds if (one.method, one.setting) == (kind.method, kind.setting)]
+    colour = COLOURS.get(kind.method, "#555555")
+    many = len(own) > 2
+    if many:  # tell them apart by colour
+        colour = [*COLOURS.values(), "#555555"][own.index(kind) % 7]
+    dash = "-" if many or kind.conservative or kind.setting != "paper" else "--"
+    return colour, MARKERS[own.index(kind) % len(MARKERS)], dash
+
+
+def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], columns: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=c, marker=m, ls=d, ms=5, mfc="white" if d == "--" else c, mec=c, lw=1.5)
+        for c, m, d in (looks[kind] for kind in kinds)
+    ]
+    labels = [kind.label.replace(" (m = 0)", "") for kind in kinds]
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=max(1, min(len(kinds), columns, 4)), frameon=False, fontsize=9
+    )
+
+
+def _dress(axes: Axes, at: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    if len(at) == 1:
+        axes.set_xlim(at[0] / 2, at[0] * 2)
+    near = [x for i, x in enumerate(at) if i == 0 or np.log(x / at[i - 1]) > 0.08 * np.log(at[-1] / at[0])]
+    axes.xaxis.set_major_locator(FixedLocator(near))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+    _plain(axes)
+
+
+def _plain(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set(linewidth=0.8, color=FRAME)
+    axes.tick_params(labelsize=8.5, width=0.8, color=FRAME)
+    axes.grid(color="#EBEBEB", lw=0.7)
+    axes.set_axisbelow(True)
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure((width, height), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+__all__ = ["all_figures", "clouds", "densities", "lines"]

@@ -1,0 +1,104 @@
+"""Records → points: a mean over the cells that differ in nothing but their seeds, and its spread.
+
+The spread is the standard deviation over trainings of a training's mean over its parameter draws; with one training there is
+none.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Record = dict[str, Any]
+
+METRICS = {
+    "mmd2": ("squared MMD", 0.0),
+    "c2st": ("C2ST", 0.5),
+    "shift": ("shift of the means, posterior sd", 0.0),
+    "sd_ratio": ("ratio of the sds", 1.0),
+}
+"""What each is called, and its value for a perfect posterior."""
+METHODS = {"f-npse": "F-NPSE", "pf-npse": "PF-NPSE", "npse": "NPSE", "npe": "NPE", "nle": "NLE", "nre": "NRE", "abc": "ABC"}
+TASKS = {
+    "gaussian": "Gaussian", "mixture": "Gaussian mixture", "sir": "SIR", "lotka_volterra": "Lotka–Volterra",
+    "bimodal": "Bimodal", "weinberg": "Weinberg", "correlated": "Correlated",
+}  # fmt: skip
+SCORE_METHODS = ("f-npse", "pf-npse", "npse")
+
+
+class Series(NamedTuple):
+    """What one line shows: a method and how it was set."""
+
+    method: str
+    setting: str
+    m: int
+    conservative: bool
+    sampler: str
+
+    @property
+    def label(self) -> str:
+        """In words."""
+        name = METHODS.get(self.method, self.method)
+        parts = [f"{name} (m = {self.m})" if self.method == "pf-npse" else name]
+        if self.method in SCORE_METHODS:
+            parts.append(self.setting)
+        if self.conservative:
+            parts.append("conservative")
+        if self.sampler:
+            parts.append("Algorithm 2" if self.sampler == "transitions" else self.sampler.replace("langevin", "Langevin"))
+        return ", ".join(parts)
+
+
+class Point(NamedTuple):
+    """Some cells in one number."""
+
+    mean: float
+    spread: float
+    """nan with fewer than two trainings."""
+    cells: int
+
+
+def series(record: Record) -> Series:
+    """The line a record belongs to."""
+    cell = record["cell"]
+    return Series(cell["method"], cell["setting"], cell["m"], cell["conservative"], cell["sampler"])
+
+
+def value(record: Record, axis: str) -> Any:
+    """What a record has on an axis: of its cell, or "series"."""
+    return series(record) if axis == "series" else record["cell"][axis]
+
+
+def values(records: Iterable[Record], axis: str) -> list[Any]:
+    """All there are, numbers in order, others as they come."""
+    found = list(dict.fromkeys(value(record, axis) for record in records))
+    return sorted(found) if found and isinstance(found[0], int | float) else found
+
+
+def pick(records: Iterable[Record], **wanted: Any) -> list[Record]:
+    """Those with these values."""
+    return [record for record in records if all(value(record, axis) == v for axis, v in wanted.items())]
+
+
+def point(records: Sequence[Record], metric: str) -> Point | None:
+    """Mean and spread, or nothing where no cell has the measure."""
+    trainings: dict[int, list[float]] = {}
+    for record in records:
+        found = record["measures"].get(metric)
+        if found is not None:
+            trainings.setdefault(record["cell"]["training"], []).append(found)
+    if not trainings:
+        return None
+    means = [float(np.mean(own)) for own in trainings.values()]
+    spread = float(np.std(means, ddof=1)) if len(means) > 1 else float("nan")
+    every = [v for own in trainings.values() for v in own]
+    return Point(float(np.mean(every)), spread, len(every))
+
+
+def points(records: Sequence[Record], axis: str, metric: str) -> dict[Any, Point]:
+    """A point for every value on an axis."""
+    apart: dict[Any, list[Record]] = {}
+    for record in records:
+        apart.setdefault(value(record, axis), []).append(record)
+    found = {x: point(apart[x], metric) for x in sorted(apart)}
+    return {x: p for x, p in found.items() if p is not None}

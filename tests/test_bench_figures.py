@@ -1,0 +1,60 @@
+"""The paper's figures from records: which there are, and what is in them."""
+
+import pytest
+
+from pretended import pretended
+from scorefold.report.bench_figures import all_figures
+from scorefold.report.figures import save
+from scorefold.report.summary import points
+
+LINES = {f"{axis}_{metric}" for axis in ("budget", "n") for metric in ("mmd2", "c2st")}
+
+
+@pytest.fixture(scope="module")
+def paper():
+    """The paper's records for two parameter draws of one task, and the tasks that are looked at."""
+    seeds = "training=0,training=1,parameters=1000,parameters=1001,parameters=1006,parameters=1007"
+    return pretended("paper", f"task=sir,{seeds}") + pretended("paper", "task=bimodal,task=weinberg")
+
+
+def test_every_figure_of_the_paper_is_there(paper):
+    assert set(all_figures(paper)) == LINES | {
+        "sets_mmd2", "sets_c2st", "conservative", "samplers", "bimodal", "weinberg",
+    }  # fmt: skip
+
+
+def test_only_figures_with_records_are_there():
+    assert set(all_figures(pretended("smoke"))) == LINES
+    assert set(all_figures(pretended("tiny"))) == LINES | {"bimodal"}
+
+
+def labels(figure):
+    return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
+
+
+def test_lines_and_labels(paper):
+    found = all_figures(paper)
+    assert labels(found["budget_c2st"]) == {
+        f"{method}, {setting}" for method in ("F-NPSE", "PF-NPSE (m = 6)", "NPSE") for setting in ("paper", "default")
+    }
+    assert labels(found["sets_c2st"]) == {"PF-NPSE, paper", "PF-NPSE, default"}
+    assert {"PF-NPSE (m = 6), paper, Algorithm 2", "PF-NPSE (m = 6), paper"} <= labels(found["samplers"])
+    assert "NPSE, paper, conservative" in labels(found["conservative"])
+    panels = found["budget_mmd2"].axes
+    assert [panel.get_title() for panel in panels] == [f"n = {n}" for n in (1, 8, 14, 22, 30)]
+    assert all(sum(len(line.get_xdata()) == 4 for line in panel.lines) == 6 for panel in panels)
+    assert len(found["sets_c2st"].axes[0].lines[0].get_xdata()) == 6, "F-NPSE is m = 1"
+
+
+def test_a_band_is_as_wide_as_the_spread():
+    records = pretended("quick", "task=sir,method=f-npse,setting=paper,budget=1000")
+    (band,) = all_figures(records)["n_mmd2"].axes[0].collections
+    found = points(records, "n", "mmd2")
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.max() == pytest.approx(max(p.mean + p.spread for p in found.values()))
+    assert heights.min() == pytest.approx(min(p.mean - p.spread for p in found.values()))
+
+
+def test_they_can_be_saved(paper, tmp_path):
+    for name, figure in all_figures(pretended("smoke")).items():
+        assert save(figure, tmp_path / f"{name}.png").stat().st_size > 10_000

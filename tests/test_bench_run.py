@@ -1,0 +1,178 @@
+"""Cells → records: each a function of its description, the same after a kill −9 as without one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scorefold import tasks
+from scorefold.bench import run
+from scorefold.bench.drive import drive, history, missing, parse_executor
+from scorefold.bench.plan import cells, grouped
+from scorefold.bench.record import RECORDS, appending, compared, described, read
+from scorefold.errors import ScorefoldError
+from scorefold.posterior import Posterior
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+TINY = cells("tiny", "budget=500")
+
+
+def by_key(folder):
+    return {record["key"]: compared(record) for record in read(folder / RECORDS)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One uninterrupted run."""
+    out = tmp_path_factory.mktemp("bench")
+    assert drive(TINY, out, about={"preset": "tiny"}) == len(TINY)
+    return out
+
+
+def test_every_cell_has_a_record_with_its_measures(folder):
+    records = read(folder / RECORDS)
+    assert [record["key"] for record in records] == [cell.key for cell in TINY]
+    for record in records:
+        assert set(record["measures"]) == {"c2st", "mmd2", "shift", "sd_ratio"}
+        assert 0 <= record["measures"]["c2st"] <= 1
+        assert -0.1 < record["measures"]["mmd2"] < 0.8
+        assert record["training"]["learning_rate"] == 2e-3
+        assert set(record["seconds"]) == {"simulate", "train", "draw"}
+        assert isinstance(record["converged"], bool)
+
+
+def test_draws_and_truth_of_few_parameters_are_kept_for_the_figures(folder):
+    cell, record = TINY[0], read(folder / RECORDS)[0]
+    assert np.shape(record["draws"]) == (cell.draws, 2)
+    assert record["truth"] == pytest.approx(tasks.get(cell.task).observe(1, cell.parameters)[0], rel=1e-5)
+
+
+def test_a_cell_alone_is_the_same_as_among_others(folder):
+    alone = list(run.run_group([TINY[5]]))
+    assert compared(alone[0]) == by_key(folder)[TINY[5].key]
+
+
+def test_a_second_run_has_nothing_to_do(folder, monkeypatch):
+    monkeypatch.setattr(run, "train", lambda group: pytest.fail("trained again"))
+    before = (folder / RECORDS).read_bytes()
+    assert drive(TINY, folder) == 0
+    assert (folder / RECORDS).read_bytes() == before
+    assert [note["missing"] for note in history(folder)] == [len(TINY), 0]
+
+
+CHILD = """
+from pathlib import Path
+from scorefold.bench.drive import drive
+from scorefold.bench.plan import cells
+drive(cells("tiny", "budget=500"), Path({out!r}))
+"""
+
+
+def test_killed_and_resumed_is_as_if_nothing_had_happened(folder, tmp_path):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}
+    child = subprocess.Popen([sys.executable, "-c", CHILD.format(out=str(tmp_path))], env=environment)
+    waited = time.monotonic() + 300
+    while child.poll() is None and time.monotonic() < waited:
+        if (tmp_path / RECORDS).exists() and (tmp_path / RECORDS).read_bytes().count(b"\n") >= 2:
+            break
+        time.sleep(0.005)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL, "it should have been killed in mid-run"
+    left = missing(TINY, tmp_path)
+    assert 0 < len(left) < len(TINY)
+    assert drive(TINY, tmp_path) == len(left)
+    assert by_key(tmp_path) == by_key(folder)
+    assert len(read(tmp_path / RECORDS)) == len((tmp_path / RECORDS).read_text().splitlines()) == len(TINY)
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", range(0, 24, 5))
+def test_stopped_after_any_record_and_resumed(after, tmp_path, monkeypatch):
+    """The same with records that cost nothing, for a stop between any two of them, in every configuration."""
+    planned, asked = cells("smoke"), []
+
+    def pretend(own, tell=None):
+        asked.append(own[0].group)
+        yield from (described(cell) | {"measures": {"c2st": len(cell.key) / 100}} for cell in own)
+
+    def stop(what, group, record):
+        if what == "record" and len(read(tmp_path / RECORDS)) > after:
+            raise Stopped
+
+    monkeypatch.setattr(run, "run_group", pretend)
+    with pytest.raises(Stopped):
+        drive(planned, tmp_path, watch=stop)
+    assert len(read(tmp_path / RECORDS)) == after + 1
+    asked.clear()
+    drive(planned, tmp_path)
+    assert asked == list(grouped(planned[after + 1 :])), "what is finished is not trained again"
+    assert [record["key"] for record in read(tmp_path / RECORDS)] == [cell.key for cell in planned]
+
+
+class Refuses(Posterior):
+    prior, history, shape = tasks.get("bimodal").prior, None, (2,)
+
+    def draw(self, *args, **how):
+        raise ScorefoldError("draws are not finite")
+
+
+def test_draws_that_are_refused_count_as_wholly_wrong():
+    drawn = run.draw(TINY[0], run.Trained({TINY[0].training: Refuses()}, {"train": 1.0}))
+    (record,) = run.measure([drawn], batch=1)
+    assert record["measures"] == {"c2st": 1.0, "mmd2": pytest.approx(0.787, abs=1e-3), "shift": None, "sd_ratio": None}
+    assert record["failed"] == "draws are not finite"
+    assert record["diverged"]
+
+
+def test_a_batch_of_classifiers_gives_each_cell_its_own_number():
+    rng = np.random.default_rng(0)
+    reference = rng.normal(size=(60, 2))
+    drawn = [
+        run.Drawn(cell, rng.normal(size=(60, 2)) + shift, reference, described(cell))
+        for cell, shift in zip(TINY[:3], (0.0, 1.0, 9.0), strict=True)
+    ]
+    together = [record["measures"]["c2st"] for record in run.measure(drawn, batch=4)]
+    apart = [next(run.measure([one], batch=4))["measures"]["c2st"] for one in drawn]
+    assert together == apart
+    assert together[0] < together[1] < together[2] == 1.0
+
+
+def test_cells_of_several_trainings_are_refused():
+    with pytest.raises(ScorefoldError, match="share a training"):
+        list(run.run_group([TINY[0], replace(TINY[0], budget=900)]))
+
+
+@pytest.mark.parametrize("text", ["locl", "processes", "processes=0", "processes=two", "dask", "local=2"])
+def test_unknown_executors_are_refused(text):
+    with pytest.raises(ScorefoldError, match="expected the executor"):
+        parse_executor(text)
+
+
+@pytest.mark.full
+def test_worker_processes_write_the_same_records(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+    drive(TINY, tmp_path, executor="processes=1")
+    assert by_key(tmp_path) == by_key(folder)
+
+
+@pytest.mark.full
+def test_dask_workers_write_the_same_records(folder, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        drive(TINY, tmp_path, executor=f"dask={cluster.scheduler_address}")
+    assert by_key(tmp_path) == by_key(folder)
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    with appending(tmp_path / RECORDS), pytest.raises(ScorefoldError, match="another run"):
+        drive(TINY, tmp_path)
