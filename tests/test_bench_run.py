@@ -95,7 +95,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", range(0, 24, 5))
+@pytest.mark.parametrize("after", [0, 1, 3, 7, 14])
 def test_stopped_after_any_record_and_resumed(after, tmp_path, monkeypatch):
     """The same with records that cost nothing, for a stop between any two of them, in every configuration."""
     planned, asked = cells("smoke"), []

@@ -197,9 +197,9 @@ def _trainings(cells: "list[Cell]") -> int:
 
 
 def _version() -> str:
-    from scorefold import __version__
+    from importlib.metadata import version
 
-    return __version__
+    return version("scorefold")
 
 
 def _console() -> "Console":
