@@ -132,12 +132,18 @@ def _draw(
         sets: SetScores = ensemble.embed(x, sizes, count)
         if precision is not None:
             sets = sets.with_precision(precision)
+        score = rule.score(sets)
+        if ensemble.tilt is not None:
+            score = ensemble.tilt.score(score)
         key_start, key_run = jax.random.split(key)
         u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
         if isinstance(sampler, Metropolis):
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
-            return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))
-        return sampler(rule.score(sets), grid, u, key_run, count)
+            log_density = rule.log_density(sets)
+            if ensemble.tilt is not None:
+                log_density = ensemble.tilt.log_density(log_density)
+            return sampler(score, grid, u, key_run, count, log_density)
+        return sampler(score, grid, u, key_run, count)
 
 
 @eqx.filter_jit

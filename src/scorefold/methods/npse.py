@@ -7,7 +7,7 @@ to compose, and if that is demanded it is NPSE.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,10 @@ from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
 from scorefold.networks.score import Shape
 from scorefold.networks.standardize import Standardize, fit_standardize
+from scorefold.networks.tilt import Tilt
 from scorefold.noise import levels
+from scorefold.prior import Prior
+from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Sampler
 from scorefold.simulation.cases import Simulations, split
 from scorefold.train.control import fit_control
@@ -91,8 +94,9 @@ class NPSE(Method):
             ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
             if self.control:
                 control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
-                ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, control)
+                ensemble = replace(ensemble, control=control)
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
+            ensemble = replace(ensemble, tilt=_tilt(one.prior))
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
 
@@ -112,6 +116,14 @@ class NPSE(Method):
             origin = np.concatenate([origin, origin.max() + 1 + np.arange(len(more))])
         cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
         return Lesson(cases, standardize, base, held_out(origin, self.training.members, seed), seed)
+
+
+def _tilt(prior: Prior) -> Tilt | None:
+    """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
+    proposal = prior.proposal
+    if not isinstance(proposal, GaussianProposal):
+        return None
+    return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
 
 
 def _standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
