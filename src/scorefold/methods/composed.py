@@ -1,7 +1,7 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -95,6 +95,14 @@ class ComposedPosterior(Posterior):
         all_u = np.concatenate(u)[:draws]
         warn(info, all_u, count)
         return Drawn(all_u, info, how)
+
+    def refine(
+        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 4, seed: int = 0, **how: Any
+    ) -> Posterior:
+        """A posterior for one data set; what `how` may hold is in `methods.refined.refine`."""
+        from scorefold.methods.refined import refine  # which is built on this
+
+        return refine(self, x_obs, simulator, budget, rounds, seed, **how)
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""

@@ -9,7 +9,6 @@ to compose, and if that is demanded it is NPSE.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,7 +20,7 @@ from scorefold.networks.embedding import Embedding
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
 from scorefold.networks.score import Shape
-from scorefold.networks.standardize import Standardize, fit_standardize
+from scorefold.networks.standardize import fit_standardize, standardized
 from scorefold.networks.tilt import Tilt
 from scorefold.noise import levels
 from scorefold.prior import Prior
@@ -107,7 +106,7 @@ class NPSE(Method):
         u = sims.prior.to_normal(sims.theta)
         base = None
         if self.base:
-            base = fit_gaussian_base(_standardized(standardize, x), sims.sizes, u, smallest=int(sims.prior.gaussian))
+            base = fit_gaussian_base(standardized(standardize, x), sims.sizes, u, smallest=int(sims.prior.gaussian))
         sizes, origin = sims.sizes, sims.origin
         if not sims.prior.gaussian:  # more draws of the prior, without observations
             more = sims.prior.draws_normal[: len(u)]
@@ -124,7 +123,3 @@ def _tilt(prior: Prior) -> Tilt | None:
     if not isinstance(proposal, GaussianProposal):
         return None
     return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
-
-
-def _standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
-    return np.asarray(jax.jit(jax.vmap(jax.vmap(standardize)))(jnp.asarray(x)))

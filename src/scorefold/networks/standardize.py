@@ -97,6 +97,16 @@ def _all(straight: Straight, x: Float[Array, "rows x"]) -> Float[Array, "rows x"
     return jax.vmap(straight)(x)
 
 
+@jax.jit
+def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
+    return jax.vmap(standardize)(x)
+
+
+def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
+    """Many observations (..., x) at once."""
+    return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(x.shape)
+
+
 def _centre_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, centre, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
     iqr, sd = (high - low) / 1.349, x.std(axis=0)

@@ -21,6 +21,8 @@ from scorefold.prior.gaussian import Gaussian
 from scorefold.prior.marginals import Marginals
 from scorefold.prior.normal import U_MAX, Values
 
+WIDE = 4.0
+"""Truncated: beyond that many sd the prior is not cut."""
 FARTHEST = 8.0
 """Truncated: no w goes farther, or Φ(w) would be 1."""
 
@@ -60,6 +62,11 @@ class GaussianProposal:
             return np.inf
         peak = np.linalg.solve(difference, own @ self.mean - theirs @ other.mean)
         return float(self.log_density(peak) - other.log_density(peak))
+
+    def narrow(self) -> np.ndarray:
+        """(dim, narrow) directions of w along which this is narrower than the prior, for a symmetric A."""
+        variances, axes = np.linalg.eigh(self.root @ self.root.T)
+        return axes[:, variances < 0.999]
 
     def describe(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -112,6 +119,10 @@ class TruncatedProposal:
             return other._log_mass() - self._log_mass() if contained else np.inf
         whole = np.array_equal(other.root, np.eye(len(other.mean))) and not other.mean.any()
         return -self._log_mass() if whole else np.inf
+
+    def narrow(self) -> np.ndarray:
+        """(dim, narrow) directions of w along which this is narrower than the prior."""
+        return np.eye(len(self.low))[:, (self.low > -WIDE) | (self.high < WIDE)]
 
     def describe(self) -> dict[str, Any]:
         """As JSON can hold it."""
