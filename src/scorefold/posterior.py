@@ -104,7 +104,7 @@ class Posterior(ABC):
         return self._sample(self.checked(x_obs), draws, (seed, 0), how)
 
     def refine(
-        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 4, seed: int = 0, **how: Any
+        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
     ) -> "Posterior":
         """A posterior for this data set and its neighbourhood, from `budget` more simulations near it in `rounds` rounds."""
         raise ScorefoldError(

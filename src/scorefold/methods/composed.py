@@ -97,7 +97,7 @@ class ComposedPosterior(Posterior):
         return Drawn(all_u, info, how)
 
     def refine(
-        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 4, seed: int = 0, **how: Any
+        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
     ) -> Posterior:
         """A posterior for one data set; what `how` may hold is in `methods.refined.refine`."""
         from scorefold.methods.refined import refine  # which is built on this

@@ -104,5 +104,7 @@ def pooled(fresh: Simulations, earlier: list[tuple[Proposal, Simulations]], prop
             origin = sims.origin[kept] + start
             parts.append(sims._replace(theta=sims.theta[kept], x=sims.x[kept], sizes=sims.sizes[kept], origin=origin))
             start = int(origin.max()) + 1
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes", "origin")}
-    return fresh._replace(**columns)
+    theta, x, sizes, origin = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes", "origin")
+    )
+    return fresh._replace(theta=theta, x=x, sizes=sizes, origin=origin)

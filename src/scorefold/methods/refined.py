@@ -1,12 +1,12 @@
 """Refinement rounds: simulations where the posterior of one data set is.
 
 A posterior of many observations can be a hundredth as wide as the prior, and no fit to simulations from the prior resolves it.
-So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the posterior
-by a straight line alone (`locate.py`), until the region is right where it is. Then what is left of the budget is simulated
-in it, and scores are trained on the region's own N(0, I) space as if it were the prior's and composed exactly
-(`networks/tilt.py`). Observations are standardised anew in every round. The sequential idea is that of "Sequential neural score
-estimation" (Sharrock, Simons, Liu and Beaumont, 2024); that composition needs no correction of the training objective is
-particular to many observations.
+So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the
+posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
+wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
+are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). Observations
+are standardised anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons,
+Liu and Beaumont, 2024); that composition needs no correction of the training objective is particular to many observations.
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for one around the new draws, widened by how
@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
@@ -32,6 +33,7 @@ from scorefold.pairing import get_sampler
 from scorefold.posterior import Drawn, Posterior, check_count
 from scorefold.prior import Prior
 from scorefold.prior.proposal import Proposal, whole
+from scorefold.sample import Info
 from scorefold.simulation.cases import Simulations, split
 from scorefold.simulation.run import SMALLEST_BUDGET, simulate
 from scorefold.train.fit import Training
@@ -41,6 +43,8 @@ INFLATION = (16.0, 9.0)
 """In the first round, whose draws are the least to be trusted, and later."""
 LOCATING = 0.5
 """Share of the budget for the rounds before the last, at most."""
+WIDER = 0.2
+"""Log ratio of the sds from which on a line is thought worse than the draws before."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
 SEVERAL_MODES = 4.0
@@ -134,7 +138,8 @@ class RefinedPosterior(Posterior):
                 UntrustworthyDraws,
                 stacklevel=4,
             )
-            drawn = drawn._replace(info=drawn.info._replace(converged=False))
+            assert isinstance(drawn.info, Info)
+            drawn = drawn._replace(info=drawn.info._replace(converged=jnp.array(False)))
         refinement = Refinement(
             drawn.how, self.rounds, sum(one.simulations for one in self.rounds), self.agreed, last.shift,
             float(np.exp(last.widths)), fit,
@@ -169,7 +174,7 @@ def refine(
     x_obs: Any,
     simulator: Callable[..., Any],
     budget: int = 5_000,
-    rounds: int = 4,
+    rounds: int = 6,
     seed: int = 0,
     *,
     proposal: str = "gaussian",
@@ -185,8 +190,12 @@ def refine(
     _check(start, budget, rounds, seed, sims)
     short = training or replace(start.method.training, steps=min(STEPS, start.method.training.steps))
     method, set_size = replace(start.method, training=short), start.ensemble.network.shape.largest_set
-    earlier = [] if sims is None else [(whole(start.prior.dim), split(sims, set_size))]
-    state, region, done, local, left = _start(start, x, seed), None, [], start, budget
+    earlier: list[tuple[Proposal, Simulations]] = []
+    if sims is not None:
+        earlier.append((whole(start.prior.dim), split(sims, set_size)))
+    state, local, left = _start(start, x, seed), start, budget
+    done: list[Round] = []
+    region: Proposal | None = None
     share = max(SMALLEST_SHARE, int(LOCATING * budget / max(rounds - 1, 1)))
     while not done or done[-1].locating:
         number = len(done) + 1
@@ -211,6 +220,8 @@ def refine(
             u, fit = region.from_w(w), fit_of(w, region)
         one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
         done.append(one)
+        if not fit.missed and one.widths > WIDER:
+            continue  # a line is not enough: on with the draws before and with the region around them
         state = state.after(u)
         if not fit.right:
             region = None

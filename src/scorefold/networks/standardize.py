@@ -11,7 +11,7 @@ normality", Filliben, 1975), and 1 - r the departure. In this order,
 - log x, where all values are positive, x departs by more than 0.001 and log x by less than three quarters of that;
 - asinh((x - shift) / unit), where x departs by more than 0.02 and this by less than half of that; the shift is 0 where no value
   is negative, else the median, and the unit the straightest of scale, scale / 10 and scale / 100;
-- ranks: a broken line through the quantiles makes f(x) normal, where x and asinh depart by more than 0.1 and more than half
+- ranks: a broken line through the quantiles makes f(x) normal, where x and asinh depart by more than 0.05 and more than half
   the values are different;
 - none: f(x) = x.
 
@@ -35,7 +35,7 @@ PLOTTED = (0.01, 0.99)
 UNITS = (1.0, 0.1, 0.01)
 KNOTS = np.array([0.001, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999])
 """Quantiles that the broken line goes through."""
-STRAIGHT = {LOG: 1e-3, ASINH: 2e-2, RANKS: 0.1}
+STRAIGHT = {LOG: 1e-3, ASINH: 2e-2, RANKS: 0.05}
 """The departure from which on a map is considered."""
 
 
@@ -126,7 +126,7 @@ def departure(values: np.ndarray) -> float:
 
 def _column(x: np.ndarray) -> tuple[int, float, float, float, np.ndarray, np.ndarray]:
     """Kind, shift, unit, slope, breaks and bends of one feature."""
-    centre, scale = (float(v) for v in _centre_and_scale(x))
+    centre, scale = (float(v[0]) for v in _centre_and_scale(x[:, None]))
     flat = np.zeros(len(KNOTS))
     none = (NONE, 0.0, 1.0, 1.0, flat, flat)
     if np.ptp(x) <= 1e-9 * np.abs(x).max():

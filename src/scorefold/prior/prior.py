@@ -70,7 +70,7 @@ class Prior:
 
     def proposing(self, proposal: Proposal) -> "Prior":
         """In place of the prior: θ from a proposal, which has N(0, I) for a space of its own."""
-        if isinstance(self._law, Proposed) or not self.gaussian:
+        if isinstance(self._law, Proposed | Whitened):
             raise ScorefoldError("expected a prior with a known density to propose from; got a proposal, or a prior from draws")
         return Prior(Proposed(self._law, proposal), self.names)
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from scorefold.prior.draws import Whitened
 from scorefold.prior.gaussian import Gaussian
 from scorefold.prior.marginals import Marginals
 from scorefold.prior.normal import U_MAX, Values
@@ -46,7 +45,7 @@ class GaussianProposal:
         # Not w @ Aᵀ, which rounds differently for different numbers of rows.
         return self.mean + sum(w[..., j, None] * self.root[:, j] for j in range(len(self.mean)))
 
-    def log_density(self, u: Values) -> np.ndarray:
+    def log_density(self, u: Values) -> np.ndarray | np.float64:
         """log p̃(u)."""
         return _log_normal(self.to_w(u)) - np.linalg.slogdet(self.root)[1]
 
@@ -103,7 +102,7 @@ class TruncatedProposal:
         """log p̃(u)."""
         return np.where(self.inside(u), _log_normal(u) - self._log_mass(), -np.inf)
 
-    def inside(self, u: Values) -> np.ndarray:
+    def inside(self, u: Values) -> np.ndarray | np.bool_:
         """Whether u is in the box."""
         v = u @ self.axes
         return ((v >= self.low) & (v <= self.high)).all(axis=-1)
@@ -149,7 +148,7 @@ def whole(dim: int) -> GaussianProposal:
 class Proposed:
     """The law of θ under a proposal, and its map to w."""
 
-    def __init__(self, law: Marginals | Gaussian | Whitened, proposal: Proposal):
+    def __init__(self, law: Marginals | Gaussian, proposal: Proposal):
         self.law, self.proposal = law, proposal
         self.bounds = law.bounds
         self.reach = np.tile([-proposal.farthest, proposal.farthest], (len(law.bounds), 1))
@@ -182,5 +181,5 @@ def read_proposal(description: Any) -> Proposal:
     return {"gaussian": GaussianProposal, "truncated": TruncatedProposal}[description["kind"]](**arrays)
 
 
-def _log_normal(u: Values) -> np.ndarray:
+def _log_normal(u: Values) -> np.ndarray | np.float64:
     return -np.square(u).sum(axis=-1) / 2 - u.shape[-1] / 2 * np.log(2 * np.pi)
