@@ -50,15 +50,15 @@ def test_composition_is_exact_for_exact_lines(sizes):
 @pytest.mark.parametrize("set_size", [1, 3])
 @pytest.mark.parametrize("name", PROPOSALS)
 def test_a_gaussian_is_found_from_few_simulations(name, set_size):
-    # 2,000 calls and n = 5: an error of about √(5/2000) = 0.05 sd, allowed is 0.4.
+    # 2,000 calls and n = 40: an error of about √(40/2000) = 0.14 sd, allowed is 0.6.
     proposal = PROPOSALS[name]
     theta = np.array([0.8, -0.5, 0.1])
-    x = theta + NOISE * np.random.default_rng(1).standard_normal((5, 3))
+    x = theta + NOISE * np.random.default_rng(1).standard_normal((40, 3))
     sims = simulate(PRIOR.proposing(proposal), simulator, 2_000, set_size, seed=2)
     u = proposal.from_w(locate(sims, proposal, x, set_size, 2_000, 0))
     mean, sd = exact(x)
-    assert np.abs((u.mean(axis=0) - mean) / sd).max() < 0.4
-    np.testing.assert_allclose(u.std(axis=0) / sd, 1, atol=0.2)
+    assert np.abs((u.mean(axis=0) - mean) / sd).max() < 0.6
+    np.testing.assert_allclose(u.std(axis=0) / sd, 1, atol=0.3)
 
 
 def test_a_curve_is_followed_where_the_observations_are():

@@ -62,7 +62,7 @@ def test_the_order_of_values_is_kept_also_outside(fitted):
     line = np.concatenate([-np.logspace(2, -6, 200), [0.0], np.logspace(-6, 2, 200)])[:, None] * reach
     z = standardized(fitted, line)
     assert np.isfinite(z).all()
-    assert (np.diff(z, axis=0) >= -1e-6).all()
+    assert (np.diff(z, axis=0) >= -1e-5).all()
 
 
 def test_the_logarithm_goes_on_along_its_tangent(fitted):

@@ -5,7 +5,9 @@
 - Truncated: the prior between the outermost draws along every axis, half their distance wider on either side.
 
 A region missed if more than 1 % of the draws lie beyond |w_i| = 3 along some axis of it, or if their mean is beyond 1.5: the
-simulations were elsewhere. It is right where it is if the draws' mean is within 1 and their sd between 0.15 and 0.6.
+simulations were elsewhere, and what a line says of so far away is not to be trusted. The next region is then half as wide
+again, and its centre goes as far as 3 along each axis, and no farther than 4 prior sd from the prior's. A region is right where
+it is if the draws' mean is within 1 and their sd between 0.15 and 0.6.
 """
 
 from typing import NamedTuple
@@ -19,6 +21,8 @@ from scorefold.simulation.cases import Simulations
 FAR = 3.0
 MOST_FAR = 0.01
 FARTHEST_MEAN = 1.5
+WIDER = 1.5
+FARTHEST_CENTRE = 4.0
 STRETCH = 0.5
 KINDS = ("gaussian", "truncated")
 
@@ -40,6 +44,14 @@ def propose(kind: str, u: np.ndarray, inflation: float, disagreement: np.ndarray
         return whole(u.shape[1])
     mean = np.where(narrow, u.mean(axis=0) @ axes, 0.0) @ axes.T
     return GaussianProposal(mean, (axes * np.sqrt(np.minimum(variances, 1.0))) @ axes.T)
+
+
+def step(region: Proposal, w: np.ndarray, inflation: float, seed: int) -> np.ndarray:
+    """For draws w that missed their region: draws u to propose the next one from, with that inflation."""
+    centre = region.from_w(np.clip(w.mean(axis=0), -FAR, FAR)[None])
+    own = region.from_w(np.random.default_rng([seed, 19]).standard_normal(w.shape))
+    around = (own - own.mean(axis=0)) * WIDER / np.sqrt(inflation)
+    return np.clip(centre, -FARTHEST_CENTRE, FARTHEST_CENTRE) + around
 
 
 class Fit(NamedTuple):

@@ -9,10 +9,10 @@ are standardised anew in every round. The sequential idea is that of "Sequential
 Liu and Beaumont, 2024); that composition needs no correction of the training objective is particular to many observations.
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
-else those that acceptance and rejection leaves. A region that was missed is left for one around the new draws, widened by how
-far they moved. Several modes are covered by one region, are never located by a line, and a last round in which one of them got
-lost does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training, and
-decide what part of it is kept.
+else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
+the draws went. Several modes are covered by one region, are never located by a line, and a last round in which one of them
+got lost does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
+and decide what part of it is kept.
 """
 
 import warnings
@@ -27,7 +27,7 @@ from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.composed import ComposedPosterior, Composition
 from scorefold.methods.locate import locate
 from scorefold.methods.modes import Split, deepest_valley
-from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose
+from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
 from scorefold.networks.control import Control
 from scorefold.pairing import get_sampler
 from scorefold.posterior import Drawn, Posterior, check_count
@@ -222,7 +222,7 @@ def refine(
         done.append(one)
         if not fit.missed and one.widths > WIDER:
             continue  # a line is not enough: on with the draws before and with the region around them
-        state = state.after(u)
+        state = state.stepping(step(region, w, INFLATION[1], seed)) if one.locating and fit.missed else state.after(u)
         if not fit.right:
             region = None
     return _refined(start, local, x, done)
@@ -298,6 +298,10 @@ class _State(NamedTuple):
         if not self.usable:
             return whole(len(self.disagreement))
         return propose(kind, self.before, SEVERAL_MODES if self.several_modes else inflation, self.disagreement)
+
+    def stepping(self, u: np.ndarray) -> "_State":
+        """With draws that only say where to look next."""
+        return _State(u, True, deepest_valley(u), np.zeros(u.shape[1]))
 
     def after(self, u: np.ndarray) -> "_State":
         """With new draws."""
