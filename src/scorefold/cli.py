@@ -115,6 +115,9 @@ def infer(
     sampler: Annotated[
         str | None, typer.Option(help="self-tuned, langevin, transitions, ancestral, ddim, flow or metropolis.")
     ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Of refinement: 60 % of the budget is simulated near this data set's posterior.")
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of simulations, training, observations and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for figures, draws and the summary.")] = Path("infer"),
     save: Annotated[Path | None, typer.Option(help="Keep the trained model in this new folder, for sf.load.")] = None,
@@ -133,7 +136,7 @@ def infer(
     folder(out)
     console = _console()
     in_a_set = set_size or methods.usual_set_size(method, n)
-    settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler)
+    settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler, rounds)
     result = run.infer(settings, console)
     run.write(result, out)
     if save is not None:

@@ -20,6 +20,8 @@ from scorefold.sample import Info
 from scorefold.simulation.run import simulate
 
 REFERENCE_SEED = 1
+FROM_PRIOR = 0.4
+"""Share of the budget, if the rest is for refinement."""
 
 
 class Settings(NamedTuple):
@@ -34,6 +36,8 @@ class Settings(NamedTuple):
     set_size: int
     rule: str | None
     sampler: str | None
+    rounds: int = 0
+    """Of refinement, for which 60 % of the budget is kept."""
 
 
 class Result(NamedTuple):
@@ -64,9 +68,15 @@ def infer(settings: Settings, console: Console) -> Result:
         seconds[name] = time.perf_counter() - started
         return value
 
-    sims = timed("simulate", simulate, task.prior, task.simulator, settings.budget, settings.set_size, seed, shown)
+    first = int(FROM_PRIOR * settings.budget) if settings.rounds else settings.budget
+    sims = timed("simulate", simulate, task.prior, task.simulator, first, settings.set_size, seed, shown)
     posterior = timed("train", fit, sims, settings.method, seed, shown)
     truth, x_obs = task.observe(settings.n, seed + 1)
+    if settings.rounds:
+        more = {"sims": sims, "progress": shown}
+        left = settings.budget - first
+        posterior = timed("refine", posterior.refine, x_obs, task.simulator, left, settings.rounds, seed, **more)
+        console.print("\n".join(f"round {i}: {one}" for i, one in enumerate(posterior.rounds, 1)))
     how = {word: value for word, value in (("rule", settings.rule), ("sampler", settings.sampler)) if value}
     drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed, **how)
     drawn = timed("draw again", posterior.sample, x_obs, draws, seed, **how)

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -238,6 +238,15 @@ class Posterior(ABC):
             checked = [self.checked(x) for x in x_obs]
             return [self._sample(x, draws, (seed, i), how) for i, x in enumerate(checked)]
         return self._sample(self.checked(x_obs), draws, (seed, 0), how)
+
+    def refine(
+        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
+    ) -> "Posterior":
+        """A posterior for this data set and its neighbourhood, from `budget` more simulations near it in `rounds` rounds."""
+        raise ScorefoldError(
+            f"expected a posterior of composed scores to refine; got {type(self).__name__}. Fit with method='f-npse' or "
+            "'pf-npse', and refine that."
+        )
 
     def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]) -> Draws:
         started = time.perf_counter()

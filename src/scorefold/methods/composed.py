@@ -1,7 +1,7 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -143,6 +143,14 @@ class ComposedPosterior(Posterior):
         warn(info, all_u, count)
         return Drawn(all_u, info, how)
 
+    def refine(
+        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
+    ) -> Posterior:
+        """A posterior for one data set; what `how` may hold is in `methods.refined.refine`."""
+        from scorefold.methods.refined import refine  # which is built on this
+
+        return refine(self, x_obs, simulator, budget, rounds, seed, **how)
+
     def draw_many(
         self,
         x: np.ndarray,
@@ -254,12 +262,18 @@ def _draw(
         sets: SetScores = ensemble.embed(x, sizes, count)
         if precision is not None:
             sets = sets.with_precision(precision)
+        score = rule.score(sets)
+        if ensemble.tilt is not None:
+            score = ensemble.tilt.score(score)
         key_start, key_run = jax.random.split(key)
         u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
         if isinstance(sampler, Metropolis):
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
-            return sampler(rule.score(sets), grid, u, key_run, count, rule.log_density(sets))
-        return sampler(rule.score(sets), grid, u, key_run, count)
+            log_density = rule.log_density(sets)
+            if ensemble.tilt is not None:
+                log_density = ensemble.tilt.log_density(log_density)
+            return sampler(score, grid, u, key_run, count, log_density)
+        return sampler(score, grid, u, key_run, count)
 
 
 @eqx.filter_jit

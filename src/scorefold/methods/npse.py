@@ -8,10 +8,9 @@ to compose, and if that is demanded it is NPSE.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -25,8 +24,11 @@ from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import fit_gaussian_base
 from scorefold.networks.resmlp import DEEPEST, WIDEST
 from scorefold.networks.score import Shape
-from scorefold.networks.standardize import Standardize, fit_standardize
+from scorefold.networks.standardize import fit_standardize, standardized
+from scorefold.networks.tilt import Tilt
 from scorefold.noise import levels
+from scorefold.prior import Prior
+from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Sampler
 from scorefold.simulation.cases import Simulations, split
 from scorefold.train.checkpoint import Checkpoint
@@ -96,8 +98,9 @@ class NPSE(Method):
             ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
             if self.control:
                 control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
-                ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, control)
+                ensemble = replace(ensemble, control=control)
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
+            ensemble = replace(ensemble, tilt=_tilt(one.prior))
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
 
@@ -123,7 +126,7 @@ class NPSE(Method):
         u = sims.prior.to_normal(sims.theta)
         base = None
         if self.base:
-            base = fit_gaussian_base(_standardized(standardize, x), sims.sizes, u, smallest=int(sims.prior.gaussian))
+            base = fit_gaussian_base(standardized(standardize, x), sims.sizes, u, smallest=int(sims.prior.gaussian))
         sizes, origin = sims.sizes, sims.origin
         if not sims.prior.gaussian:  # more draws of the prior, without observations
             more = sims.prior.draws_normal[: len(u)]
@@ -134,5 +137,9 @@ class NPSE(Method):
         return Lesson(cases, standardize, base, held_out(origin, self.training.members, seed), seed)
 
 
-def _standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
-    return np.asarray(jax.jit(jax.vmap(jax.vmap(standardize)))(jnp.asarray(x)))
+def _tilt(prior: Prior) -> Tilt | None:
+    """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
+    proposal = prior.proposal
+    if not isinstance(proposal, GaussianProposal):
+        return None
+    return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))

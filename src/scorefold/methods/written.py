@@ -14,7 +14,7 @@ from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ModelError
 from scorefold.networks.control import Control
 from scorefold.networks.gaussian_base import GaussianBase
-from scorefold.networks.standardize import Standardize
+from scorefold.networks.standardize import KINDS, Standardize
 from scorefold.train.fit import History
 from scorefold.train.partition import Choice, PartitionTable
 
@@ -52,6 +52,9 @@ def check(part: Any) -> None:
     good = True
     if isinstance(part, Standardize):
         good = bool(jnp.all(part.scale > 0))
+        if part.straight is not None:
+            kind, unit = part.straight.kind, part.straight.unit
+            good = good and bool(jnp.all((kind >= 0) & (kind < len(KINDS)) & (unit > 0)))
     if isinstance(part, GaussianBase):
         good = bool(jnp.all((part.variances > 0) & (part.variances <= 1)))
     if isinstance(part, Control):

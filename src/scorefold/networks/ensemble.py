@@ -18,6 +18,7 @@ from scorefold.networks.control import Control
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.score import Embedded, ScoreModel, ScoreNetwork, Shape, residual_scale
 from scorefold.networks.standardize import Standardize
+from scorefold.networks.tilt import Tilt
 from scorefold.noise import Level
 from scorefold.sets import SetScores
 from scorefold.types import Array, Cloud, Float, Int
@@ -34,6 +35,8 @@ class ScoreEnsemble(eqx.Module):
     standardize: Standardize
     base: GaussianBase | None
     control: Control | None
+    tilt: Tilt | None = None
+    """For draws, where the simulations came from a Gaussian proposal."""
 
     def member(self, network: ScoreNetwork) -> ScoreModel:
         """One member as a model of its own."""

@@ -1,22 +1,66 @@
-"""Observations on a common scale, whatever the simulator's units.
+"""Observations on a common scale, whatever the simulator's units and however they are spread.
 
-Per feature: z = (x - median) / scale, with scale = (interquartile range) / 1.349, or the standard deviation
-where more than half the values coincide. Where the feature is constant the scale is 1e37, so that z = 0: it
-is left out, also for an observation that differs there. Beyond |z| = 5 the value goes on
+Per feature, f first, then z = (f(x) - median) / scale with scale = (interquartile range) / 1.349, or the standard deviation
+where more than half the values coincide. Where the feature is constant the scale is 1e37, so that z = 0: it is left out, also
+for an observation that differs there. Beyond |z| = 5 the value goes on
 logarithmically, sign(z) (5 + log(1 + |z| - 5)), so that an outlier stays an outlier without ruling the fit.
+
+f is chosen from the simulations by how straight the normal probability plot is: r is the correlation of f(x) with the normal
+quantiles of its ranks, without the outermost 1 % on either side ("The probability plot correlation coefficient test for
+normality", Filliben, 1975), and 1 - r the departure. In this order,
+
+- log x, where all values are positive, x departs by more than 0.001 and log x by less than three quarters of that;
+- asinh((x - shift) / unit), where x departs by more than 0.02 and this by less than half of that; the shift is 0 where no value
+  is negative, else the median, and the unit the straightest of scale, scale / 10 and scale / 100;
+- ranks: a broken line through the quantiles makes f(x) normal, where x and asinh depart by more than 0.05 and more than half
+  the values are different;
+- none: f(x) = x.
+
+A straight line is fitted to z, so what is positive and spread over decades should be on a logarithmic scale. Values that log x
+cannot take (at most half the smallest one simulated) go on along the tangent, and ranks along the outermost pieces.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special, stats
 
-from scorefold.types import Array, Float
+from scorefold.types import Array, Float, Int
 
 KNEE = 5.0
 FARTHEST = 1e30
 SMALLEST, LARGEST = 1e-37, 1e37
 """Of a scale: within single precision, with a margin for differences."""
+NONE, LOG, ASINH, RANKS = range(4)
+KINDS = ("none", "log", "asinh", "ranks")
+PLOTTED = (0.01, 0.99)
+UNITS = (1.0, 0.1, 0.01)
+KNOTS = np.array([0.001, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999])
+"""Quantiles that the broken line goes through."""
+STRAIGHT = {LOG: 1e-3, ASINH: 2e-2, RANKS: 0.05}
+"""The departure from which on a map is considered."""
+
+
+class Straight(eqx.Module):
+    """f, feature by feature."""
+
+    kind: Int[Array, "x"]
+    """Index into KINDS."""
+    shift: Float[Array, "x"]
+    unit: Float[Array, "x"]
+    """asinh((x - shift) / unit); below `unit` the logarithm is its tangent."""
+    slope: Float[Array, "x"]
+    breaks: Float[Array, "x knots"]
+    bends: Float[Array, "x knots"]
+    """The broken line over a = asinh(…): slope · a + Σ_k bends_k max(a - breaks_k, 0)."""
+
+    def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
+        """f(x)."""
+        log = jnp.log(jnp.maximum(x, self.unit)) + jnp.minimum(x - self.unit, 0.0) / self.unit
+        asinh = jnp.arcsinh((x - self.shift) / self.unit)
+        line = self.slope * asinh + jnp.sum(self.bends * jnp.maximum(asinh[:, None] - self.breaks, 0.0), axis=1)
+        return jnp.select([self.kind == LOG, self.kind == ASINH, self.kind == RANKS], [log, asinh, line], x)
 
 
 class Standardize(eqx.Module):
@@ -24,34 +68,90 @@ class Standardize(eqx.Module):
 
     centre: Float[Array, "x"]
     scale: Float[Array, "x"]
+    straight: Straight | None = None
+    """f; x itself where there is none."""
 
     def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
         """Apply."""
-        z = jnp.clip((x - self.centre) / self.scale, -FARTHEST, FARTHEST)
+        z = jnp.clip(((x if self.straight is None else self.straight(x)) - self.centre) / self.scale, -FARTHEST, FARTHEST)
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The map of every feature, by name."""
+        kinds = np.zeros(len(self.centre), int) if self.straight is None else np.asarray(self.straight.kind)
+        return tuple(KINDS[kind] for kind in kinds)
 
 
 def blank(features: int) -> Standardize:
     """One of this size, its numbers still to be put in."""
-    return Standardize(jnp.zeros(features), jnp.zeros(features))
+    zero, knots = jnp.zeros(features), jnp.zeros((features, len(KNOTS)))
+    return Standardize(zero, zero, Straight(jnp.zeros(features, jnp.int32), zero, zero, zero, knots, knots))
 
 
 def fit_standardize(x: np.ndarray) -> Standardize:
     """From simulated observations (count, x)."""
     x = np.asarray(x, np.float64)
-    low, centre, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
-    iqr, sd = (high - low) / 1.349, x.std(axis=0)
-    tiny = np.maximum(1e-9 * np.abs(centre), SMALLEST)
-    scale = np.where(iqr > tiny, iqr, np.where(sd > tiny, np.minimum(sd, LARGEST), LARGEST))
-    return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32))
+    kind, *numbers = (np.stack(part) for part in zip(*map(_column, x.T), strict=True))
+    straight = Straight(jnp.asarray(kind, jnp.int32), *(jnp.asarray(v, jnp.float32) for v in numbers))
+    # In double precision where f(x) is x itself: features that hardly vary would round to a constant.
+    f = np.where(kind == NONE, x, np.asarray(_all(straight, jnp.asarray(x, jnp.float32))))
+    centre, scale = _centre_and_scale(f)
+    return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32), straight)
 
 
 @jax.jit
-def _all(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
+def _all(straight: Straight, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
+    return jax.vmap(straight)(x)
+
+
+@jax.jit
+def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
     return jax.vmap(standardize)(x)
 
 
 def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
     """Many observations (..., x) at once."""
-    return np.asarray(_all(standardize, jnp.asarray(x.reshape(-1, x.shape[-1])))).reshape(x.shape)
+    return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(x.shape)
+
+
+def _centre_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    low, centre, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
+    iqr, sd = (high - low) / 1.349, x.std(axis=0)
+    tiny = np.maximum(1e-9 * np.abs(centre), SMALLEST)
+    return centre, np.where(iqr > tiny, iqr, np.where(sd > tiny, np.minimum(sd, LARGEST), LARGEST))
+
+
+def departure(values: np.ndarray) -> float:
+    """1 - r of the normal probability plot; 1 where nothing varies."""
+    share = (stats.rankdata(values) - 0.5) / len(values)
+    inner = (share > PLOTTED[0]) & (share < PLOTTED[1])
+    values, share = values[inner], share[inner]
+    if len(values) < 2 or np.ptp(values) <= 1e-9 * np.abs(values).max():
+        return 1.0
+    return float(1 - np.corrcoef(values, special.ndtri(share))[0, 1])
+
+
+def _column(x: np.ndarray) -> tuple[int, float, float, float, np.ndarray, np.ndarray]:
+    """Kind, shift, unit, slope, breaks and bends of one feature."""
+    centre, scale = (float(v[0]) for v in _centre_and_scale(x[:, None]))
+    flat = np.zeros(len(KNOTS))
+    none = (NONE, 0.0, 1.0, 1.0, flat, flat)
+    if np.ptp(x) <= 1e-9 * np.abs(x).max():
+        return none
+    own = departure(x)
+    if x.min() > SMALLEST and own > STRAIGHT[LOG] and departure(np.log(x)) < 0.75 * own:
+        return LOG, 0.0, float(max(x.min() / 2, SMALLEST)), 1.0, flat, flat
+    shift = 0.0 if x.min() >= 0 else centre
+    tried = [(departure(np.arcsinh((x - shift) / (scale * part))), scale * part) for part in UNITS]
+    left, unit = min(tried)
+    if own > STRAIGHT[ASINH] and left < 0.5 * own:
+        return ASINH, shift, unit, 1.0, flat, flat
+    if min(own, left) > STRAIGHT[RANKS] and len(np.unique(x)) > len(x) / 2:
+        breaks, normal = np.quantile(np.arcsinh((x - shift) / unit), KNOTS), special.ndtri(KNOTS)
+        if np.diff(breaks).min() > 1e-6 * np.ptp(breaks):
+            slopes = np.diff(normal) / np.diff(breaks)
+            bends = np.concatenate([[0.0], np.diff(slopes), [0.0]])
+            return RANKS, shift, unit, float(slopes[0]), breaks, bends
+    return none

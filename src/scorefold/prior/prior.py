@@ -21,6 +21,7 @@ from scorefold.prior.draws import Whitened, bounds_of, checked_draws, fit_draws
 from scorefold.prior.gaussian import Gaussian, mean_and_cov
 from scorefold.prior.marginals import Marginals, described, marginal, pairs_of
 from scorefold.prior.normal import Values
+from scorefold.prior.proposal import Proposal, Proposed, read_proposal
 from scorefold.types import Float
 
 CHUNK = 65_536
@@ -37,7 +38,7 @@ class Prior:
     """
 
     def __init__(self, distribution: Any, names: Sequence[str] | None = None):
-        self._law: Marginals | Gaussian | Whitened
+        self._law: Marginals | Gaussian | Whitened | Proposed
         if isinstance(distribution, Mapping | list | tuple):
             if names is not None:
                 raise ScorefoldError(
@@ -48,7 +49,8 @@ class Prior:
             self.names = _checked_names([name for name, _ in pairs], len(pairs))
             self._law = Marginals([marginal(name, law) for name, law in pairs])
         else:
-            law = distribution if isinstance(distribution, Whitened) else Gaussian(*mean_and_cov(distribution))
+            ready = isinstance(distribution, Whitened | Proposed)
+            law = distribution if ready else Gaussian(*mean_and_cov(distribution))
             self.names = _names_or_default(names, len(law.bounds))
             self._law = law
 
@@ -67,6 +69,17 @@ class Prior:
         draws = checked_draws(theta)
         names = _names_or_default(names, draws.shape[1])
         return cls(fit_draws(draws, names, bounds_of({} if bounds is None else bounds, names)), names)
+
+    def proposing(self, proposal: Proposal) -> "Prior":
+        """In place of the prior: θ from a proposal, which has N(0, I) for a space of its own."""
+        if isinstance(self._law, Proposed | Whitened):
+            raise ScorefoldError("expected a prior with a known density to propose from; got a proposal, or a prior from draws")
+        return Prior(Proposed(self._law, proposal), self.names)
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """What stands in place of the prior, if anything does."""
+        return self._law.proposal if isinstance(self._law, Proposed) else None
 
     @property
     def gaussian(self) -> bool:
@@ -157,6 +170,10 @@ class Prior:
                 return cls(list(zip(names, laws, strict=True)))
             if kind == "multivariate normal":
                 return cls(stats.multivariate_normal(description["mean"], description["cov"]), names=names)
+            if kind == "proposal":
+                return cls.from_description({"names": names, **description["prior"]}).proposing(
+                    read_proposal(description["proposal"])
+                )
             if kind == "draws":
                 return cls(Whitened.described(description), names=names)
             raise ScorefoldError(f"{kind!r} is not a kind of prior")

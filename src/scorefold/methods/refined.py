@@ -1,0 +1,322 @@
+"""Refinement rounds: simulations where the posterior of one data set is.
+
+A posterior of many observations can be a hundredth as wide as the prior, and no fit to simulations from the prior resolves it.
+So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the
+posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
+wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
+are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). Observations
+are standardised anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons,
+Liu and Beaumont, 2024); that composition needs no correction of the training objective is particular to many observations.
+
+Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
+else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
+the draws went. Several modes are covered by one region, are never located by a line, and a last round in which one of them
+got lost does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
+and decide what part of it is kept.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.composed import ComposedPosterior, Composition
+from scorefold.methods.locate import locate
+from scorefold.methods.modes import Split, deepest_valley
+from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
+from scorefold.networks.control import Control
+from scorefold.pairing import get_sampler
+from scorefold.posterior import Drawn, Posterior, check_count
+from scorefold.prior import Prior
+from scorefold.prior.proposal import Proposal, whole
+from scorefold.sample import Info
+from scorefold.simulation.cases import Simulations, split
+from scorefold.simulation.run import SMALLEST_BUDGET, simulate
+from scorefold.train.fit import Training
+
+DRAWS = 1_000
+INFLATION = (16.0, 9.0)
+"""In the first round, whose draws are the least to be trusted, and later."""
+LOCATING = 0.5
+"""Share of the budget for the rounds before the last, at most."""
+WIDER = 0.2
+"""Log ratio of the sds from which on a line is thought worse than the draws before."""
+AGREE = 0.2
+"""Posterior sd: rounds whose means and widths differ by less agree."""
+SEVERAL_MODES = 4.0
+"""The distance between modes is room enough."""
+SMALLEST_SHARE = 2 * SMALLEST_BUDGET
+STEPS = 1_000
+"""Of training in a round: within a small region the base is nearly the truth."""
+
+
+class Round(NamedTuple):
+    """What one round did."""
+
+    proposal: Proposal
+    locating: bool
+    """By a straight line alone, in closed form."""
+    simulations: int
+    """Simulator calls, failed ones included."""
+    failed: int
+    cases: int
+    """To train on, with the reused ones."""
+    reused: int
+    gate: float
+    """Share of the network that unseen cases let pass, mean over levels; 0 where the base was alone."""
+    fit: Fit
+    several_modes: bool
+    """In the draws that the region was proposed from."""
+    lost_mode: bool
+    shift: float
+    """How far the means moved from the draws before, in posterior sd, root mean square."""
+    widths: float
+    """Mean log ratio of the sds after and before."""
+
+    @property
+    def counts(self) -> bool:
+        """The draws lie where the simulations were, and no mode was lost."""
+        return not (self.fit.missed or self.lost_mode)
+
+    def __str__(self) -> str:
+        network = f"base with {self.gate:.0%} of the network" if self.gate > 0.005 else "base alone"
+        doubt = " missed;" if self.fit.missed else " lost a mode;" if self.lost_mode else ""
+        again = f" and {self.reused:,} earlier cases" if self.reused else ""
+        return (
+            f"{self.simulations:,} simulations{again}, {network};{doubt} means moved by {self.shift:.2f} sd, widths by a "
+            f"factor {np.exp(self.widths):.2f}"
+        )
+
+
+class Refinement(NamedTuple):
+    """How draws were made, and the rounds before."""
+
+    composition: Composition
+    rounds: tuple[Round, ...]
+    simulations: int
+    """Simulator calls of all rounds."""
+    agreed: bool
+    """The last two rounds agree to 0.2 sd in means and widths."""
+    shift: float
+    """How far the last round moved the means, in posterior sd."""
+    widths: float
+    """By what factor it changed the sds."""
+    fit: Fit
+    """How these draws lie in the region."""
+
+
+@dataclass(frozen=True)
+class RefinedPosterior(Posterior):
+    """A posterior for one data set and its neighbourhood: it knows only the region where that data set's posterior is."""
+
+    prior: Prior
+    method: Any
+    history: Any
+    shape: tuple[int, ...]
+    local: ComposedPosterior
+    """Of the last round that counts, in its proposal's own space; the start where no round counts."""
+    observations: int
+    """In the data set that it is for."""
+    rounds: tuple[Round, ...]
+    agreed: bool
+
+    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], **how: Any) -> Drawn:
+        """As before; draws outside the region are not to be trusted, and it says so."""
+        drawn, fit = _draw(self.local, x, draws, seed, how)
+        last = self.rounds[-1]
+        if fit.missed:
+            warnings.warn(
+                f"{fit.far:.1%} of the draws lie far outside the region that was simulated, or their mean is at its edge. This "
+                f"posterior was refined for one data set of n = {self.observations} observations: refine again for another "
+                "one, or with more rounds.",
+                UntrustworthyDraws,
+                stacklevel=4,
+            )
+            assert isinstance(drawn.info, Info)
+            drawn = drawn._replace(info=drawn.info._replace(converged=jnp.array(False)))
+        refinement = Refinement(
+            drawn.how, self.rounds, sum(one.simulations for one in self.rounds), self.agreed, last.shift,
+            float(np.exp(last.widths)), fit,
+        )  # fmt: skip
+        return drawn._replace(how=refinement)
+
+    def __repr__(self) -> str:
+        rounds = "; ".join(f"round {i}: {one}" for i, one in enumerate(self.rounds, 1))
+        return (
+            f"RefinedPosterior(for one data set of n = {self.observations} and its neighbourhood, not for any other; {rounds}; "
+            f"{'the last two agree' if self.agreed else 'the last two do not agree yet'})"
+        )
+
+
+def _draw(local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]) -> tuple[Drawn, Fit]:
+    """Draws of u, and how they lie in the region."""
+    proposal = local.prior.proposal or whole(local.prior.dim)
+    if local.ensemble.tilt is not None:
+        sampler = how.get("sampler") or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
+        if get_sampler(sampler).reverses:
+            raise ScorefoldError(
+                f"expected a Langevin sampler for a posterior refined with Gaussian proposals; got {sampler!r}, which "
+                "reverses a diffusion, and the tilted score is not that of one. Use 'self-tuned', or proposal='truncated'."
+            )
+        how = {**how, "sampler": sampler}
+    drawn = local.draw(x, draws, seed, **how)
+    return drawn._replace(u=proposal.from_w(drawn.u)), fit_of(drawn.u, proposal)
+
+
+def refine(
+    start: ComposedPosterior,
+    x_obs: Any,
+    simulator: Callable[..., Any],
+    budget: int = 5_000,
+    rounds: int = 6,
+    seed: int = 0,
+    *,
+    proposal: str = "gaussian",
+    sims: Simulations | None = None,
+    training: Training | None = None,
+    progress: bool = False,
+) -> RefinedPosterior:
+    """`budget` simulator calls: up to half of them in at most rounds - 1 rounds to locate the posterior, the others there.
+
+    `sims` are the simulations that `start` was trained on, to be used again where they can be.
+    """
+    x = start.checked(x_obs)
+    _check(start, budget, rounds, seed, sims)
+    short = training or replace(start.method.training, steps=min(STEPS, start.method.training.steps))
+    method, set_size = replace(start.method, training=short), start.ensemble.network.shape.largest_set
+    earlier: list[tuple[Proposal, Simulations]] = []
+    if sims is not None:
+        earlier.append((whole(start.prior.dim), split(sims, set_size)))
+    state, local, left = _start(start, x, seed), start, budget
+    done: list[Round] = []
+    region: Proposal | None = None
+    share = max(SMALLEST_SHARE, int(LOCATING * budget / max(rounds - 1, 1)))
+    while not done or done[-1].locating:
+        number = len(done) + 1
+        fresh_region = region is None
+        if region is None:
+            region = state.region(proposal, INFLATION[min(number, 2) - 1])
+        last = number == rounds or not fresh_region or state.several_modes or left < 2 * share
+        calls = left if last else share
+        numbers = np.random.SeedSequence([seed, number]).generate_state(3)
+        fresh = simulate(start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress)
+        left -= calls
+        cases = pooled(fresh, earlier, region, int(numbers[1]))
+        earlier.append((region, fresh))
+        if last:
+            local = method.train([cases], [int(numbers[2])], progress)[0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UntrustworthyDraws)
+                drawn, fit = _draw(local, x, DRAWS, (seed, number), {})
+            u = drawn.u
+        else:
+            w = locate(cases, region, x, start.choose_set_size(len(x))[0], DRAWS, seed)
+            u, fit = region.from_w(w), fit_of(w, region)
+        one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
+        done.append(one)
+        if not fit.missed and one.widths > WIDER:
+            continue  # a line is not enough: on with the draws before and with the region around them
+        state = state.stepping(step(region, w, INFLATION[1], seed)) if one.locating and fit.missed else state.after(u)
+        if not fit.right:
+            region = None
+    return _refined(start, local, x, done)
+
+
+def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, done: list[Round]) -> RefinedPosterior:
+    """The last round, or what there was before if that does not count."""
+    last = done[-1]
+    if not last.counts:
+        warnings.warn(
+            f"the last round {'lost a mode' if last.lost_mode else 'missed the posterior'}: {last}. "
+            + ("The posterior before refinement is kept. " if last.lost_mode else "")
+            + "Refine with more rounds, or a larger budget.",
+            UntrustworthyDraws,
+            stacklevel=4,
+        )
+    agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
+    kept = start if last.lost_mode else local
+    return RefinedPosterior(start.prior, start.method, kept.history, start.shape, kept, len(x), tuple(done), agreed)
+
+
+def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:
+    for name, value, least in (("rounds", rounds, 1), ("seed", seed, 0), ("budget", budget, 1)):
+        check_count(name, value, least)
+    if budget < rounds * SMALLEST_SHARE:
+        raise ScorefoldError(
+            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {budget:,} for {rounds} rounds"
+        )
+    if not start.prior.gaussian:
+        raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
+    if sims is not None and sims.prior != start.prior:
+        raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
+
+
+def _round(
+    state: "_State", u: np.ndarray, fit: Fit, region: Proposal, fresh: Simulations, cases: Simulations,
+    control: Control | None, locating: bool,
+) -> Round:  # fmt: skip
+    """What came of a round."""
+    shift, widths = moved(state.before, u)
+    return Round(
+        proposal=region,
+        locating=locating,
+        simulations=fresh.budget,
+        failed=fresh.failed,
+        cases=len(cases.theta),
+        reused=len(cases.theta) - len(fresh.theta),
+        gate=float(locating is False) if control is None else float(np.asarray(control.gate).mean()),
+        fit=fit,
+        several_modes=state.several_modes,
+        lost_mode=state.several_modes and not state.valley.keeps(u),
+        shift=shift,
+        widths=widths,
+    )
+
+
+class _State(NamedTuple):
+    """The latest draws."""
+
+    before: np.ndarray
+    usable: bool
+    valley: Split
+    disagreement: np.ndarray
+    """How far the mean moved."""
+
+    @property
+    def several_modes(self) -> bool:
+        """Whether a line through them all would be wrong."""
+        return self.usable and self.valley.separate
+
+    def region(self, kind: str, inflation: float) -> Proposal:
+        """The next one."""
+        if not self.usable:
+            return whole(len(self.disagreement))
+        return propose(kind, self.before, SEVERAL_MODES if self.several_modes else inflation, self.disagreement)
+
+    def stepping(self, u: np.ndarray) -> "_State":
+        """With draws that only say where to look next."""
+        return _State(u, True, deepest_valley(u), np.zeros(u.shape[1]))
+
+    def after(self, u: np.ndarray) -> "_State":
+        """With new draws."""
+        moved = u.mean(axis=0) - self.before.mean(axis=0) if self.usable else np.zeros(u.shape[1])
+        return _State(u, True, deepest_valley(u), moved)
+
+
+def _start(start: ComposedPosterior, x: np.ndarray, seed: int) -> _State:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
+        try:
+            drawn = start.draw(x, DRAWS, (seed, 0))
+            u, usable = drawn.u, not drawn.info.diverged
+        except ScorefoldError:
+            usable = False
+    if not usable:
+        u = np.random.default_rng(seed).standard_normal((DRAWS, start.prior.dim))
+    return _State(u, usable, deepest_valley(u), np.zeros(start.prior.dim))

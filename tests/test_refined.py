@@ -1,0 +1,166 @@
+"""Refinement from end to end, with tiny networks on tasks that are quick to simulate."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import scorefold as sf
+from scorefold import tasks
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods.modes import deepest_valley
+from scorefold.tasks.gaussian import standard_normal_prior
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+QUICK = sf.Training(members=1, steps=100)
+NOISE = 0.2
+THETA = np.array([1.2, -0.7])
+X = THETA + NOISE * np.random.default_rng(5).standard_normal((12, 2))
+MEAN, SD = X.sum(axis=0) / NOISE**2 / (1 + 12 / NOISE**2), (1 + 12 / NOISE**2) ** -0.5
+
+
+def simulator(theta, rng):
+    return theta + NOISE * rng.standard_normal(2)
+
+
+def flaky(theta, rng):
+    return np.full(2, np.nan) if rng.uniform() < 0.1 else simulator(theta, rng)
+
+
+@pytest.fixture(scope="module")
+def start():
+    sims = sf.simulate(standard_normal_prior(2), simulator, 600, seed=0)
+    return sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0), sims
+
+
+@pytest.fixture(scope="module")
+def refined(start):
+    return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+
+
+def off(draws):
+    """Largest shift in sd, and the ratio of sds."""
+    return np.abs(draws.theta.mean(axis=0) - MEAN).max() / SD, draws.theta.std(axis=0).mean() / SD
+
+
+def test_it_finds_a_posterior_a_seventeenth_as_wide_as_the_prior(refined):
+    # √(12/1800) = 0.08 sd is to be expected, and 0.03 from 1,000 draws.
+    draws = refined.sample(X, 1_000, seed=2)
+    shift, ratio = off(draws)
+    assert shift < 0.4
+    assert 0.85 < ratio < 1.15
+    assert draws.info.converged
+
+
+def test_it_says_what_happened(refined):
+    how = refined.sample(X, 200, seed=2).how
+    assert how.simulations == 2_400 == sum(one.simulations for one in how.rounds)
+    assert not how.rounds[-1].locating
+    assert all(one.locating for one in how.rounds[:-1])
+    assert how.composition.sets == 12
+    assert how.shift == how.rounds[-1].shift
+    assert "for one data set of n = 12" in repr(refined)
+    assert "simulations" in str(how.rounds[0])
+
+
+def test_the_seed_decides(start, refined):
+    again = start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+    assert np.array_equal(again.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
+
+
+def test_another_data_set_is_noticed(refined):
+    with pytest.warns(UntrustworthyDraws, match="refined for one data set of n = 12"):
+        draws = refined.sample(X + np.array([-2.5, 2.5]), 200, seed=2)
+    assert not draws.info.converged
+
+
+def test_one_observation_is_tilted_too(refined):
+    # A neighbour: only one of the observations, so that the region is left on all sides.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        draws = refined.sample(X[:1], 500, seed=3)
+    assert isinstance(draws.how.composition.sampler, sf.SelfTuned)
+    mean, sd = X[0] / NOISE**2 / (1 + NOISE**-2), (1 + NOISE**-2) ** -0.5
+    assert np.abs(draws.theta.mean(axis=0) - mean).max() < 0.6 * sd
+
+
+def test_samplers_that_reverse_are_refused(refined):
+    with pytest.raises(ScorefoldError, match="expected a Langevin sampler"):
+        refined.sample(X, 200, sampler="ddim", rule="gauss")
+
+
+def test_truncated_proposals_in_sets(start):
+    prior = standard_normal_prior(2)
+    sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
+    posterior = sf.fit(sims, sf.NPSE(width=8, depth=1, training=QUICK), seed=0)
+    refined = posterior.refine(X, simulator, budget=3_000, rounds=3, seed=1, proposal="truncated")
+    shift, ratio = off(refined.sample(X, 1_000, seed=2))
+    assert shift < 0.6
+    assert 0.8 < ratio < 1.25
+    assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
+
+
+def test_failed_simulations_are_counted(start):
+    with pytest.warns(ScorefoldWarning, match="gave NaN or infinity"):
+        refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1)
+    failed = sum(one.failed for one in refined.rounds)
+    assert 120 < failed < 280  # 200 ± 13 are expected
+    assert sum(one.simulations for one in refined.rounds) == 2_000
+    assert off(refined.sample(X, 500, seed=2))[0] < 0.6
+
+
+def test_a_start_that_is_far_off_is_mended():
+    # Trained on noise of another size and sign: its draws are nowhere near.
+    sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
+    wrong = sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0)
+    refined = wrong.refine(X, simulator, budget=4_000, rounds=8, seed=1)
+    assert any(one.fit.missed for one in refined.rounds)
+    assert refined.rounds[-1].counts
+    shift, ratio = off(refined.sample(X, 500, seed=2))
+    assert shift < 0.6
+    assert 0.8 < ratio < 1.2
+
+
+@pytest.mark.full
+def test_both_modes_are_kept():
+    task = tasks.get("bimodal")
+    theta, x = task.observe(8, 1004)
+    assert np.linalg.norm(theta) > 1
+    sims = sf.simulate(task.prior, task.simulator, 3_000, seed=0)
+    method = sf.NPSE(set_size=1, width=32, depth=2, training=sf.Training(members=2, steps=1_500))
+    start = sf.fit(sims, method, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = deepest_valley(start.sample(x, 1_000, seed=0).theta)
+        refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
+        after = refined.sample(x, 1_000, seed=2).theta
+    assert before.separate
+    assert len(refined.rounds) == 1
+    assert deepest_valley(after).separate
+    assert before.keeps(after)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": 0}, "expected rounds to be a whole number ≥ 1"),
+        ({"budget": 300, "rounds": 3}, "expected a budget of 200 simulator calls a round"),
+        ({"seed": -1}, "expected seed"),
+        ({"proposal": "box"}, "unknown proposal 'box'"),
+    ],
+)
+def test_bad_settings(start, settings, message):
+    with pytest.raises(ScorefoldError, match=message):
+        start[0].refine(X, simulator, **settings)
+
+
+def test_what_cannot_be_refined(start, refined):
+    with pytest.raises(ScorefoldError, match="expected a posterior of composed scores"):
+        refined.refine(X, simulator)
+    other = sf.simulate(sf.Prior({"a": stats.norm(0, 2), "b": stats.norm(0, 1)}), simulator, 200)
+    with pytest.raises(ScorefoldError, match="from another prior"):
+        start[0].refine(X, simulator, sims=other)
+    with pytest.raises(ScorefoldError, match="expected x_obs of shape"):
+        start[0].refine(X[:, :1], simulator)
