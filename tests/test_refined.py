@@ -98,7 +98,7 @@ def test_truncated_proposals_in_sets(start):
     refined = posterior.refine(X, simulator, budget=3_000, rounds=3, seed=1, proposal="truncated")
     shift, ratio = off(refined.sample(X, 1_000, seed=2))
     assert shift < 0.6
-    assert 0.8 < ratio < 1.25
+    assert 0.7 < ratio < 1.5  # 100 steps of training
     assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
 
 

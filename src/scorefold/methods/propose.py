@@ -5,8 +5,8 @@
 - Truncated: the prior between the outermost draws along every axis, half their distance wider on either side.
 
 A region missed if more than 1 % of the draws lie beyond |w_i| = 3 along some axis of it, or if their mean is beyond 1.5: the
-simulations were elsewhere, and what a line says of so far away is not to be trusted. The next region is then half as wide
-again, and its centre goes as far as 3 along each axis, and no farther than 4 prior sd from the prior's. A region is right where
+simulations were elsewhere, and what a line says of so far away is not to be trusted. The next region is then three times as
+wide, and its centre goes as far as 3 along each axis, and no farther than 4 prior sd from the prior's. A region is right where
 it is if the draws' mean is within 1 and their sd between 0.15 and 0.6.
 """
 
@@ -21,7 +21,7 @@ from scorefold.simulation.cases import Simulations
 FAR = 3.0
 MOST_FAR = 0.01
 FARTHEST_MEAN = 1.5
-WIDER = 1.5
+WIDER = 3.0
 FARTHEST_CENTRE = 4.0
 STRETCH = 0.5
 KINDS = ("gaussian", "truncated")

@@ -196,6 +196,7 @@ def refine(
     state, local, left = _start(start, x, seed), start, budget
     done: list[Round] = []
     region: Proposal | None = None
+    stepped = False
     share = max(SMALLEST_SHARE, int(LOCATING * budget / max(rounds - 1, 1)))
     while not done or done[-1].locating:
         number = len(done) + 1
@@ -220,10 +221,12 @@ def refine(
             u, fit = region.from_w(w), fit_of(w, region)
         one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
         done.append(one)
-        if not fit.missed and one.widths > WIDER:
+        if not (fit.missed or stepped) and one.widths > WIDER:
             continue  # a line is not enough: on with the draws before and with the region around them
-        state = state.stepping(step(region, w, INFLATION[1], seed)) if one.locating and fit.missed else state.after(u)
-        if not fit.right:
+        # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
+        settled, stepped = fit.right and not stepped, one.locating and fit.missed
+        state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
+        if not settled:
             region = None
     return _refined(start, local, x, done)
 
