@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
-from scorefold.diagnose.c2st import c2st
-from scorefold.diagnose.moments import mean_shift, sd_ratio
 
 from scorefold import tasks
+from scorefold.diagnostics.c2st import c2st
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.fitting import fit
 from scorefold.methods.modes import deepest_valley

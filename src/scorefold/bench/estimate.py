@@ -17,7 +17,7 @@ from scorefold.sample import Ancestral, SelfTuned
 
 
 class Machine(NamedTuple):
-    """Seconds, from smoke runs on two cores and from trainings of six ensembles together on an H200."""
+    """Seconds; guesses of the right order, not fitted to measurements."""
 
     start: float
     """A configuration: simulation, compilation."""

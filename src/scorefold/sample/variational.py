@@ -3,7 +3,7 @@
 NumPyro's SVI with a full covariance, reparametrised draws and Adam, from the prior. Whether it worked is read off the
 importance weights p / q of its own draws: the shape k̂ of their tail is below 0.7 where the Gaussian is close enough ("Yes,
 but did it work? Evaluating variational inference", Yao, Vehtari, Simpson and Gelman, 2018). A second mode far away does not
-show in k̂: q never goes there.
+show in k̂, since q never goes there, and a bent posterior need not either: a small k̂ is weak evidence.
 """
 
 from typing import NamedTuple
