@@ -49,13 +49,13 @@ def test_standardize_centres_and_scales_robustly():
     # The median has standard error 1.25 σ/√n and the scale 1.17 σ/√n: 0.05 σ is over 5.5 of them, 4 times in 10⁸.
     assert (np.abs(clean.centre - np.array([3.0, -50.0])) < 0.05 * np.array([0.1, 20.0])).all()
     np.testing.assert_allclose(clean.scale, [0.1, 20.0], rtol=0.05)
-    x[:200] = [1e9, -1e30]
+    x[:100] = [1e9, -1e30]
     dirty = fit_standardize(x)
     np.testing.assert_allclose(dirty.scale, clean.scale, rtol=0.05)
     z = np.asarray(jax.vmap(dirty)(jnp.asarray(x, jnp.float32)))
     assert np.isfinite(z).all()
-    assert (z[:200, 0] > KNEE).all()
-    assert (z[:200, 1] < -KNEE).all()
+    assert (z[:100, 0] > KNEE).all()
+    assert (z[:100, 1] < -KNEE).all()
     assert np.abs(z).max() < 100
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from scorefold import tasks
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.gaussian_base import GaussianBase, fit_gaussian_base
 from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
@@ -161,10 +161,11 @@ def test_the_network_returned_is_the_one_reported(plain):
     """The loss of the network on the cases it has not seen, computed once more with other noise and levels."""
     out = held_out(np.arange(len(PLAIN_CASES.u)), MEMBERS, 0)
     rng = np.random.default_rng(0)
+    standardize = fit_standardize(PLAIN_X)
 
     @jax.jit
     def losses(network, cases, level, noise):
-        model = ScoreModel(network, fit_standardize(PLAIN_X), None)
+        model = ScoreModel(network, standardize, None)
         return jax.vmap(lambda *at: case_loss(model, *at))(*cases, level, noise)
 
     for member in range(MEMBERS):
@@ -205,7 +206,8 @@ def test_members_differ(plain):
 @pytest.mark.usefixtures("plain")  # compiled
 def test_updates_without_a_finite_gradient_are_left_out_and_counted():
     seen_by_all = np.flatnonzero(~held_out(np.arange(len(PLAIN_CASES.u)), MEMBERS, 0).any(axis=0))
-    network, history = train_plain(PLAIN_CASES._replace(u=PLAIN_CASES.u.at[seen_by_all[0]].set(jnp.nan)))
+    with pytest.warns(ScorefoldWarning, match="training steps were left out because the gradient was not finite"):
+        network, history = train_plain(PLAIN_CASES._replace(u=PLAIN_CASES.u.at[seen_by_all[0]].set(jnp.nan)))
     epochs = MEMBERS * history.train.shape[1] * history.epochs_a_round
     assert epochs / 2 < history.skipped <= epochs  # once an epoch, unless it is among the 480 % 64 cases left over
     assert all(np.isfinite(v).all() for v in leaves(network))

@@ -91,6 +91,8 @@ def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:
         shape = tuple(strict.whole(n, "an axis", 1, 2**31) for n in strict.listed(config["shape"], "the shape", MOST_AXES))
         frame = Frame(method, len(prior["names"]), prior["kind"] != "draws", shape, found.header.numbers)
         made = _made(config["made"])
+        if not isinstance(config["trained"], dict):
+            raise ModelError(f"expected an object that says what was trained; got {config['trained']!r:.60}")
         expected = kind.expected(frame, config["trained"])
         own = _draws(prior) if "prior.draws" in found.header.arrays else {}
         arrays = found.arrays({**expected, **own})

@@ -52,7 +52,7 @@ def numbers(name: str, value: Any) -> np.ndarray:
             return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
-    raise ScorefoldError(f"expected {name} to be numbers; got {type(value).__name__}: {value!r:.80}")
+    raise ScorefoldError(f"expected {name} to be numbers; got {type(value).__name__}: {' '.join(repr(value).split()):.80}")
 
 
 def _wordy(value: Any) -> bool:
