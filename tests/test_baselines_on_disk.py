@@ -26,7 +26,11 @@ METHODS = {
 }
 
 
-@pytest.fixture(scope="module", params=METHODS)
+SHORTLY = ("npe", "nle", "nre", "abc")
+CASES = [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in METHODS]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def trained(request):
     method, shape = METHODS[request.param]
     sims = sf.simulate(PRIOR, lambda theta, rng: np.resize(theta, shape) + rng.standard_normal(shape), 600, set_size=3)

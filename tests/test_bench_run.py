@@ -74,6 +74,7 @@ drive(cells("tiny", "budget=500"), Path({out!r}))
 """
 
 
+@pytest.mark.full
 def test_killed_and_resumed_is_as_if_nothing_had_happened(folder, tmp_path):
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}
     child = subprocess.Popen([sys.executable, "-c", CHILD.format(out=str(tmp_path))], env=environment)

@@ -117,6 +117,7 @@ def test_a_second_signal_is_not_waited_for():
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.full
 def test_in_a_thread_there_are_no_signals(sims, uninterrupted, tmp_path):
     results = []
     thread = threading.Thread(target=lambda: results.append(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)))

@@ -121,7 +121,7 @@ def test_infer_summary(written):
     output, out = written
     summary = json.loads((out / "summary.json").read_text(), parse_constant=pytest.fail)
     asked = {"task": "gaussian", "method": "f-npse", "budget": 2000, "n": 5, "draws": 100, "seed": 3}
-    assert summary["settings"] == {**asked, "set_size": 1, "rule": None, "sampler": None}
+    assert summary["settings"] == {**asked, "set_size": 1, "rule": None, "sampler": None, "rounds": 0}
     measures = {"squared MMD", "C2ST", "mean shift, root mean square", "mean shift, largest"}
     assert set(summary["measures"]) == measures | {f"sd ratio, {which}" for which in ("mean", "smallest", "largest")}
     assert set(summary["seconds"]) == {"simulate", "train", "draw, with compilation", "draw again"}

@@ -274,7 +274,7 @@ def test_the_studies_of_the_paper(browser, files):
     for study in ("methods", "m", "samplers", "conservative"):
         browser.choose("study", study)
         found[study] = browser.run(legend)
-    assert len(found["methods"]) == 6
+    assert {"F-NPSE, paper", "F-NPSE, default", "NPE", "NLE", "NRE"} <= set(found["methods"])
     assert found["m"] == ["PF-NPSE, paper", "PF-NPSE, default"]
     assert "PF-NPSE (m = 6), paper, Algorithm 2" in found["samplers"]
     assert sum("conservative" in label for label in found["conservative"]) == 3

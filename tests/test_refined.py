@@ -91,6 +91,7 @@ def test_samplers_that_reverse_are_refused(refined):
         refined.sample(X, 200, sampler="ddim", rule="gauss")
 
 
+@pytest.mark.full
 def test_truncated_proposals_in_sets(start):
     prior = standard_normal_prior(2)
     sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
@@ -102,6 +103,7 @@ def test_truncated_proposals_in_sets(start):
     assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
 
 
+@pytest.mark.full
 def test_failed_simulations_are_counted(start):
     with pytest.warns(ScorefoldWarning, match="gave NaN or infinity"):
         refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1)
@@ -111,6 +113,7 @@ def test_failed_simulations_are_counted(start):
     assert off(refined.sample(X, 500, seed=2))[0] < 0.6
 
 
+@pytest.mark.full
 def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
     sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)

@@ -242,6 +242,7 @@ def test_self_tuned_finds_both_modes(n):
     assert info.converged.all()
 
 
+@pytest.mark.full
 def test_self_tuned_with_the_damped_rule_is_right_on_the_conjugate_gaussian():
     # 300 observations, 64 of them a step. 4,096 draws: standard errors 0.016 (mean) and 0.011 (sd ratio), bounds at 5.6 and
     # 5.4 over 10 dimensions: false failure 1e-6.
@@ -255,6 +256,7 @@ def test_self_tuned_with_the_damped_rule_is_right_on_the_conjugate_gaussian():
     assert info.converged.all()
 
 
+@pytest.mark.full
 def test_self_tuned_with_the_damped_rule_finds_both_modes():
     # Whether it says so is left out: with modes this far apart even exact draws raise false alarms (see the end).
     u, info = run(SelfTuned(), bimodal(300).sets, 2, rule=Damped(), clouds=2)
@@ -547,6 +549,7 @@ def test_pilots_know_the_sets_precisions():
 # Metropolis
 
 
+@pytest.mark.full
 def test_metropolis_accepts_nearly_everything_on_a_gaussian():
     # Standard errors as for the damped rule above, bounds at 5.6 and 5.4: false failure 1e-6.
     problem = gaussian(10)

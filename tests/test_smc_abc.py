@@ -18,7 +18,7 @@ def run(x, **how):
 
 
 # 1,000 kept, worth 500 draws or more: the mean has a standard error of 0.045 sd, the sd one of 0.03 of itself.
-@pytest.mark.parametrize("n", [1, 2, 8])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full), 8])
 def test_close_to_the_posterior(n):
     x = observed(n)
     draws = run(x)
@@ -47,6 +47,7 @@ def test_weights_make_proposals_follow_the_prior():
     assert abs(w.mean() - 1) < 0.1  # both densities are normalised
 
 
+@pytest.mark.full
 def test_the_seed_decides_and_a_plain_simulator_works():
     x = observed(1)
     one, again, other = (run(x, budget=2_000, seed=s, draws=50).theta for s in (1, 1, 2))

@@ -155,12 +155,12 @@ def test_the_ladder_ends_at_the_largest():
 @pytest.mark.parametrize(
     ("rule", "sampler"),
     [
-        ("tempered", None),
-        ("gauss", "flow"),
+        pytest.param("tempered", None, marks=pytest.mark.full),
+        pytest.param("gauss", "flow", marks=pytest.mark.full),
         pytest.param("gauss", "ancestral", marks=pytest.mark.full),
         ("gauss-pilots", "ddim"),
-        ("jac", "flow"),
-        ("damped", None),
+        pytest.param("jac", "flow", marks=pytest.mark.full),
+        pytest.param("damped", None, marks=pytest.mark.full),
     ],
 )
 def test_rules_by_name(posterior, rule, sampler):
@@ -170,6 +170,7 @@ def test_rules_by_name(posterior, rule, sampler):
     assert_near(draws)
 
 
+@pytest.mark.full
 def test_damped_rule_on_more_sets_than_a_batch(posterior):
     x = GAUSSIAN.observe(90, 3)[1]
     small = sf.Damped(batch=16, anchors=4)
@@ -187,6 +188,7 @@ def test_metropolis_on_a_conservative_network(conservative, posterior):
         posterior.sample(X, 256, sampler="metropolis")
 
 
+@pytest.mark.full
 def test_the_conservative_score_is_the_gradient_of_its_density(conservative):
     from scorefold.noise import levels
 

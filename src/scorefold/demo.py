@@ -1,8 +1,8 @@
 """The story of one epidemic, on a simulator whose true posterior is known.
 
 An SIR epidemic is simulated, PF-NPSE is trained on it, and the infection and recovery rates are inferred from 1, 8 and 14
-observations of one and the same epidemic's parameters, next to the true posterior. A calibration check on new epidemics
-follows, and everything goes on one page.
+observations of one and the same epidemic's parameters, next to the true posterior. The posterior given all of them is then
+refined by simulations near it, a calibration check on new epidemics follows, and everything goes on one page.
 """
 
 import json
@@ -25,6 +25,8 @@ from scorefold.simulation.run import simulate
 
 TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
 COUNTS = (1, 8, 14)
+MORE = 3_000
+"""Simulator calls near the answer."""
 DRAWS = 1_000
 REFERENCE_SEED = 0
 
@@ -51,17 +53,22 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 60, seed
         drawn.append(timed(f"draw given {n}", f"{DRAWS:,} draws given {n} of the observations", posterior.sample, x_obs[:n],
                            DRAWS, seed))  # fmt: skip
         references.append(task.reference(x_obs[:n], DRAWS, REFERENCE_SEED))
+    refined = timed("refine", f"refined by {MORE:,} more epidemics near the answer", posterior.refine, x_obs, task.simulator,
+                    MORE, seed=seed, sims=simulated)  # fmt: skip
+    drawn.append(refined.sample(x_obs, DRAWS, seed))
+    references.append(references[-1])
+    labels = [*(f"n = {n}" for n in COUNTS), f"n = {max(COUNTS)}, refined"]
     checked = timed("check", f"{sims} new epidemics for the calibration check", diagnose, posterior, task.simulator, COUNTS[1],
                     sims, 64, seed, log_likelihood=task.log_likelihood, progress=shown)  # fmt: skip
     measures: dict[str, float] = {}
     table = Table("given", "C2ST (0.5 is perfect)", *task.prior.names, box=None, pad_edge=False, header_style="bold")
-    for n, draws, reference in zip(COUNTS, drawn, references, strict=True):
-        measures[f"C2ST, n = {n}"] = c2st(draws.theta, reference)
-        measures[f"mean shift, n = {n}"] = float(np.abs(mean_shift(draws.theta, reference)).max())
-        measures[f"sd ratio, n = {n}"] = float(sd_ratio(draws.theta, reference).mean())
+    for label, draws, reference in zip(labels, drawn, references, strict=True):
+        measures[f"C2ST, {label}"] = c2st(draws.theta, reference)
+        measures[f"mean shift, {label}"] = float(np.abs(mean_shift(draws.theta, reference)).max())
+        measures[f"sd ratio, {label}"] = float(sd_ratio(draws.theta, reference).mean())
         ranges = [f"{draws.theta[:, i].mean():.3f} ± {draws.theta[:, i].std():.3f}" for i in range(task.prior.dim)]
         exact = [f"{reference[:, i].mean():.3f} ± {reference[:, i].std():.3f}" for i in range(task.prior.dim)]
-        table.add_row(f"n = {n}", f"{measures[f'C2ST, n = {n}']:.3f}", *ranges)
+        table.add_row(label, f"{measures[f'C2ST, {label}']:.3f}", *ranges)
         table.add_row("", "[dim]the true posterior[/]", *(f"[dim]{words}[/]" for words in exact))
     console.print(table)
     console.print(f"\nCalibration given {COUNTS[1]} observations: {checked.verdicts.overall.words}")
@@ -84,12 +91,12 @@ def _pictures(
     out: Path, task: Any, posterior: Any, drawn: list, references: list, truth: np.ndarray, checked: Diagnosis
 ) -> None:
     clouds = [draws.theta for draws in drawn]
-    names, n = task.prior.names, max(COUNTS)
+    names, shown = task.prior.names, len(COUNTS)
     sequence = diagnosis_figures.sequence(
-        clouds, COUNTS, names, "The posterior as observations are added", truth, references=references
+        clouds[:shown], COUNTS, names, "The posterior as observations are added", truth, references=references[:shown]
     )
     figures.save(sequence, out / "sequence.png")
-    title = f"{n} observations"
+    title = f"{max(COUNTS)} observations, refined"
     figures.save(figures.corner(clouds[-1], names, references[-1], truth, title), out / "corner.png")
     history = posterior.history
     curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, "Training")
