@@ -34,15 +34,14 @@ def labels(figure):
 
 def test_lines_and_labels(paper):
     found = all_figures(paper)
-    assert labels(found["budget_c2st"]) == {
-        f"{method}, {setting}" for method in ("F-NPSE", "PF-NPSE (m = 6)", "NPSE") for setting in ("paper", "default")
-    }
+    scores = {f"{method}, {setting}" for method in ("F-NPSE", "PF-NPSE (m = 6)", "NPSE") for setting in ("paper", "default")}
+    assert labels(found["budget_c2st"]) == scores | {"NPE", "NLE", "NRE"}
     assert labels(found["sets_c2st"]) == {"PF-NPSE, paper", "PF-NPSE, default"}
     assert {"PF-NPSE (m = 6), paper, Algorithm 2", "PF-NPSE (m = 6), paper"} <= labels(found["samplers"])
     assert "NPSE, paper, conservative" in labels(found["conservative"])
     panels = found["budget_mmd2"].axes
     assert [panel.get_title() for panel in panels] == [f"n = {n}" for n in (1, 8, 14, 22, 30)]
-    assert all(sum(len(line.get_xdata()) == 4 for line in panel.lines) == 6 for panel in panels)
+    assert all(sum(len(line.get_xdata()) == 4 for line in panel.lines) == 9 for panel in panels)
     assert len(found["sets_c2st"].axes[0].lines[0].get_xdata()) == 6, "F-NPSE is m = 1"
 
 

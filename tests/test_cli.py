@@ -149,6 +149,7 @@ def test_infer_draws(written):
     assert ratio.mean() == pytest.approx(summary["measures"]["sd ratio, mean"])
 
 
+@pytest.mark.full
 def test_the_seed_decides(written, tmp_path, monkeypatch):
     _, out = written
     monkeypatch.setitem(methods.METHODS, "f-npse", TINY)

@@ -18,6 +18,7 @@ def call(*argv):
     return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
+@pytest.mark.full
 def test_a_small_run(monkeypatch, tmp_path):
     monkeypatch.setitem(methods.METHODS, "f-npse", TINY)
     small = ["--budget", 2_000, "--n", 3, "--sims", 40, "--draws", 60, "--observe", 1, "--out", tmp_path]

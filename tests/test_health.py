@@ -80,6 +80,7 @@ def quiet(posterior, x, **how):
         return posterior.sample(x, **how)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("what", SIMULATORS)
 def test_hard_columns(fitted, what):
     change, message = SIMULATORS[what]

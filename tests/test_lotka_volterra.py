@@ -164,6 +164,7 @@ def test_shipped_draws_are_of_the_benchmarks_data_sets(task, tmp_path, monkeypat
     assert not (tmp_path / "empty").exists(), "nothing had to be computed"
 
 
+@pytest.mark.full
 def test_shipped_draws_fulfil_steins_identities(task):
     """E s = 0 and E[u s] = -1 for the posterior's score s, in each parameter: 8 comparisons a set, 10 sets.
 

@@ -21,7 +21,7 @@ def sims():
     return simulations(3_000, set_size=8)
 
 
-@pytest.fixture(scope="module", params=["affine", "spline"])
+@pytest.fixture(scope="module", params=["affine", pytest.param("spline", marks=pytest.mark.full)])
 def posterior(request, sims):
     return sf.fit(sims, replace(TINY, flow=request.param), seed=0)
 

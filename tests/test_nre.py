@@ -61,5 +61,5 @@ def test_a_prior_from_draws_is_refused():
 
 
 def test_settings_that_make_no_sense():
-    with pytest.raises(ScorefoldError, match="sizes ≥ 1"):
+    with pytest.raises(ScorefoldError, match="depth of NRE to be at least 1"):
         replace(TINY, depth=0)

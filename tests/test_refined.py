@@ -12,7 +12,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraw
 from scorefold.methods.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.full]
 
 QUICK = sf.Training(members=1, steps=100)
 NOISE = 0.2
@@ -91,7 +91,6 @@ def test_samplers_that_reverse_are_refused(refined):
         refined.sample(X, 200, sampler="ddim", rule="gauss")
 
 
-@pytest.mark.full
 def test_truncated_proposals_in_sets(start):
     prior = standard_normal_prior(2)
     sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
@@ -103,7 +102,6 @@ def test_truncated_proposals_in_sets(start):
     assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
 
 
-@pytest.mark.full
 def test_failed_simulations_are_counted(start):
     with pytest.warns(ScorefoldWarning, match="gave NaN or infinity"):
         refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1)
@@ -113,7 +111,6 @@ def test_failed_simulations_are_counted(start):
     assert off(refined.sample(X, 500, seed=2))[0] < 0.6
 
 
-@pytest.mark.full
 def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
     sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
@@ -126,7 +123,6 @@ def test_a_start_that_is_far_off_is_mended():
     assert 0.8 < ratio < 1.2
 
 
-@pytest.mark.full
 def test_both_modes_are_kept():
     task = tasks.get("bimodal")
     theta, x = task.observe(8, 1004)

@@ -235,7 +235,7 @@ def assert_both_modes(u, problem):
     assert ratio.max() < 1.09
 
 
-@pytest.mark.parametrize("n", [5, 30, 300])
+@pytest.mark.parametrize("n", [pytest.param(5, marks=pytest.mark.full), 30, pytest.param(300, marks=pytest.mark.full)])
 def test_self_tuned_finds_both_modes(n):
     u, info = run(SelfTuned(), bimodal(n).sets, 2, clouds=2)
     assert_both_modes(u, bimodal(n))
@@ -563,7 +563,7 @@ def test_metropolis_accepts_nearly_everything_on_a_gaussian():
     assert info.converged.all()
 
 
-@pytest.mark.parametrize("n", [5, 30])
+@pytest.mark.parametrize("n", [pytest.param(5, marks=pytest.mark.full), 30])
 def test_metropolis_keeps_the_weights_of_both_modes(n):
     u, info = run(Metropolis(), bimodal(n).sets, 2, clouds=2)
     assert 0.3 < info.acceptance.min() <= info.acceptance.max() <= 1

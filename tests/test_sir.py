@@ -80,6 +80,7 @@ def test_likelihood_can_be_differentiated(some):
     np.testing.assert_allclose(gradient, forward, rtol=1e-10)
 
 
+@pytest.mark.full
 def test_simulations_have_the_binomials_moments(task, some):
     """At most 20 comparisons: mean and variance of ten counts."""
     simulator = jax.jit(task.simulator.function)

@@ -30,6 +30,7 @@ def test_close_to_the_posterior(n):
     assert draws.info.effective > 100
 
 
+@pytest.mark.full
 def test_it_comes_nearer_than_rejection_without_adjustment():
     x = observed(2)
     draws = run(x, adjust=False)

@@ -88,6 +88,7 @@ def test_npse_wants_sets():
         sf.fit(sims, "npse")
 
 
+@pytest.mark.full
 def test_sets_of_differing_size_in_one_list(posterior):
     drawn = posterior.sample([X[:1], X[:4], X], 50, seed=2)
     assert [(d.observations, d.how.sets) for d in drawn] == [(1, 1), (4, 1), (9, 3)]
@@ -217,6 +218,7 @@ def test_no_draw_leaves_the_bounds(count):
     assert draws.theta.mean() > 0.5
 
 
+@pytest.mark.full
 def test_a_prior_known_through_draws():
     """θ ~ N(1, 0.5²) known through draws, x | θ ~ N(θ, 1): the posterior is conjugate."""
     rng = np.random.default_rng(0)

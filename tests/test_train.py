@@ -281,6 +281,7 @@ def residual_share(ensemble, cases, key):
     return jax.lax.map(lambda a: at(*a), (GRID, jax.random.split(key, len(GRID.t))))
 
 
+@pytest.mark.full
 def test_where_the_base_is_the_truth_the_network_is_not_kept():
     u, x = linear_gaussian(COUNT, seed=0)
     cases, base = as_cases(u, x), fit_gaussian_base(x[:, None], np.ones(COUNT, int), u)
