@@ -11,7 +11,7 @@ from scorefold.commands.usage import aloud, folder
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("demo"),
     budget: Annotated[int, typer.Option(min=1_000, help="Simulator calls for training.")] = 10_000,
-    sims: Annotated[int, typer.Option(min=20, help="Data sets for the calibration check.")] = 60,
+    sims: Annotated[int, typer.Option(min=20, help="Data sets for the calibration check.")] = 40,
     seed: Annotated[int, typer.Option(min=0, help="Of everything.")] = 0,
 ) -> None:
     """An epidemic inferred from 1, 8 and 14 observations, next to the true posterior, on a page to look at."""
