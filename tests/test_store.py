@@ -140,6 +140,16 @@ def test_order_and_cuts_do_not_matter(tmp_path_factory, whole, data):
     np.testing.assert_array_equal(store.runtimes(0, stop), np.arange(stop))
 
 
+def test_runtimes_are_not_lost_in_the_gaps_of_a_merged_file(tmp_path):
+    store = create(tmp_path)
+    for start, stop in [(4, 5), (5, 6), (6, 7), (7, 100), (0, 1)]:
+        add(store, start, stop)
+        add(create(tmp_path), max(0, start - 3), stop)
+    add(store, 1, 4)
+    store.finish(100)
+    np.testing.assert_array_equal(store.runtimes(0, 100), np.arange(100))
+
+
 @pytest.mark.parametrize("steps", [(20, 50, 100), (16, 32, 100), (99, 100)])
 def test_a_larger_budget_continues_a_smaller_one(tmp_path, whole, steps):
     at = 0

@@ -32,8 +32,9 @@ class Runtimes:
             a, b = max(first, start), min(last, stop)
             if a < b:
                 try:
-                    values = safetensors.numpy.load(path.read_bytes())["seconds"]
-                    seconds[a - start : b - start] = values[a - first : b - first]
+                    values = safetensors.numpy.load(path.read_bytes())["seconds"][a - first : b - first]
+                    here = seconds[a - start : b - start]
+                    here[:] = np.where(np.isnan(values), here, values)  # a merged file has gaps that others fill
                 except (OSError, SafetensorError, KeyError, ValueError):
                     continue
         return seconds
