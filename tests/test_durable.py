@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from scorefold.simulation.durable import sweep, sync, write_once
+from scorefold.disk.durable import sweep, sync, write_once
 
 
 def test_what_is_written_is_there_and_nothing_else(tmp_path):
@@ -18,7 +18,7 @@ def test_what_is_written_is_there_and_nothing_else(tmp_path):
 
 def test_new_folders_reach_the_disk_too(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr("scorefold.simulation.durable.sync", synced.append)
+    monkeypatch.setattr("scorefold.disk.durable.sync", synced.append)
     write_once(tmp_path / "a" / "b" / "c", b"content", tmp_path / "a" / "tmp")
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a", tmp_path / "a" / "b"]
 
@@ -49,7 +49,7 @@ def test_a_swept_writer_writes_again(tmp_path, monkeypatch):
             swept.append([path.unlink() for path in temporary.iterdir()])
         return real(descriptor, how)
 
-    monkeypatch.setattr("scorefold.simulation.durable.fcntl.flock", late)
+    monkeypatch.setattr("scorefold.disk.durable.fcntl.flock", late)
     assert write_once(tmp_path / "b", b"content", temporary)
     assert (tmp_path / "b").read_bytes() == b"content"
     assert len(swept) == 1

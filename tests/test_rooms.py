@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "noise": {"types", "errors"},
     "sets": {"types", "noise"},
     "prior": {"types", "noise", "errors", "settings"},
-    "simulation": {"types", "prior", "errors", "settings", "progress"},
+    "simulation": {"types", "prior", "errors", "settings", "disk", "progress"},
     "networks": {"types", "noise", "sets", "errors", "settings"},
     "train": {"types", "noise", "networks", "errors", "settings", "disk", "progress"},
     "compose": {"types", "noise", "sets", "errors", "settings"},

@@ -6,7 +6,6 @@ refined by simulations near it, a calibration check on new epidemics follows, an
 """
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.fitting import fit
 from scorefold.methods.npse import NPSE
+from scorefold.progress import record_time
 from scorefold.report import diagnosis_figures, figures
 from scorefold.report.page import infer_page
 from scorefold.simulation.run import simulate
@@ -42,9 +42,7 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
     seconds: dict[str, float] = {}
 
     def timed(name: str, words: str, function: Any, *args: Any, **kwargs: Any) -> Any:
-        started = time.perf_counter()
-        value = function(*args, **kwargs)
-        seconds[name] = time.perf_counter() - started
+        value = record_time(seconds, name, function, *args, **kwargs)
         console.print(f"{words} [dim]({seconds[name]:.1f} s)[/]")
         return value
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from scorefold import settings
 from scorefold.diagnostics.contraction import Contraction, contraction
 from scorefold.diagnostics.coverage import Coverage, coverage
 from scorefold.diagnostics.influence import Influence, influence_by_scores
@@ -24,7 +25,7 @@ from scorefold.diagnostics.summaries import Prediction, predict, summaries
 from scorefold.diagnostics.tarp import TARP, tarp
 from scorefold.diagnostics.verdict import Verdicts, verdicts
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
-from scorefold.posterior import Draws, ManyDraws, Posterior, check_count
+from scorefold.posterior import Draws, ManyDraws, Posterior
 from scorefold.simulation.replicate import replicate
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def diagnose(
     observed = None if x_obs is None else posterior.checked(x_obs)
     n = n if observed is None else len(observed)
     for name, value, least in (("n", n, 1), ("sims", sims, FEWEST), ("draws", draws, FEWEST), ("seed", seed, 0)):
-        check_count(name, value, least)
+        settings.count(name, value, least)
     own = int(np.random.SeedSequence(seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     truth = posterior.prior.sample(sims, own)  # not the parameters that were trained on with this seed
     x = replicate(truth, simulator, n, own, progress)

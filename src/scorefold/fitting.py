@@ -12,7 +12,7 @@ import numpy as np
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.posterior import Made, Posterior, check_count, checked_path
+from scorefold.posterior import Made, Posterior, checked_path
 from scorefold.simulation import health
 from scorefold.simulation.cases import Simulations
 from scorefold.train.checkpoint import Checkpoint
@@ -53,7 +53,7 @@ def fit_many(
         if not isinstance(one, Simulations):
             raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(one).__name__}")
     for seed in seeds:
-        check_count("seed", seed, 0)
+        settings.count("seed", seed, 0)
     chosen = methods.get(method)
     for one in sims:
         health.check(one)

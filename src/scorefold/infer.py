@@ -1,7 +1,7 @@
 """One run from simulator to draws on a task with a known posterior, and what came of it."""
 
 import json
-import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.fitting import fit
 from scorefold.posterior import Draws, Posterior
+from scorefold.progress import record_time
 from scorefold.report import figures
 from scorefold.sample import Info
 from scorefold.simulation.run import simulate
@@ -62,12 +63,7 @@ def infer(settings: Settings, console: Console) -> Result:
     )
     seconds: dict[str, float] = {}
 
-    def timed(name, function, *args, **kwargs):
-        started = time.perf_counter()
-        value = function(*args, **kwargs)
-        seconds[name] = time.perf_counter() - started
-        return value
-
+    timed = partial(record_time, seconds)
     first = int(FROM_PRIOR * settings.budget) if settings.rounds else settings.budget
     sims = timed("simulate", simulate, task.prior, task.simulator, first, settings.set_size, seed, shown)
     posterior = timed("train", fit, sims, settings.method, seed, shown)

@@ -20,9 +20,8 @@ from scorefold.disk import model
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.prior import Prior, described
+from scorefold.simulation.one import LARGEST
 
-LARGEST = 1e37
-"""Of an observation's numbers, as for simulations."""
 FORMAT = model.Format("scorefold model", 1, {})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it."""
 
@@ -231,8 +230,8 @@ class Posterior(ABC):
         this call, and `set_size` m cuts the observations into sets of at most m (by default as large as trained); "auto"
         takes the m that unseen simulations favour.
         """
-        check_count("draws", draws, 1)
-        check_count("seed", seed, 0)
+        settings.count("draws", draws, 1)
+        settings.count("seed", seed, 0)
         self._check_options(how)
         if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x) for x in x_obs]
@@ -261,8 +260,8 @@ class Posterior(ABC):
 
         One warning says how many data sets did not converge; which ones is in the result.
         """
-        check_count("draws", draws, 1)
-        check_count("seed", seed, 0)
+        settings.count("draws", draws, 1)
+        settings.count("seed", seed, 0)
         self._check_options(how)
         x = np.asarray(x_obs)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
@@ -352,11 +351,6 @@ def checked_path(folder: Any) -> Path:
     if not isinstance(folder, str | os.PathLike) or not str(folder) or "\0" in str(folder):
         raise ScorefoldError(f"expected the path of a folder; got {folder!r:.80}")
     return Path(folder)
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """A whole number of at least so many, or a ScorefoldError."""
-    settings.count(name, value, least)
 
 
 def _depth(value: Any) -> int:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -72,3 +72,11 @@ def gauge(title: str, total: int, done: int, show: bool) -> Iterator[Callable[[i
             progress.update(task, advance=more, text=text, rate=f"{rate:,.1f}/s")
 
         yield report
+
+
+def record_time(seconds: dict[str, float], name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What function(…) returns; the seconds it took are put down under its name."""
+    started = time.perf_counter()
+    value = function(*args, **kwargs)
+    seconds[name] = time.perf_counter() - started
+    return value

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scorefold.commands import usage
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -54,14 +55,8 @@ def run(
     from scorefold.bench.drive import drive, missing, parse_executor
 
     cells, console = _cells(preset, only), _console()
-    try:
-        parse_executor(executor)
-    except ScorefoldError as error:
-        raise typer.BadParameter(str(error), param_hint="--executor") from None
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+    usage.known("--executor", lambda: parse_executor(executor))
+    usage.folder(out)
     left = missing(cells, out)
     console.print(
         f"{len(cells):,} cells, {_trainings(cells):,} trainings; {len(cells) - len(left):,} cells are there, "

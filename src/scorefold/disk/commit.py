@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from scorefold.disk.durable import sync
+
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Put these files into a folder of this name, instead of the one that may be there."""
@@ -34,12 +36,3 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         if old.exists() and not folder.exists():
             old.rename(folder)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def sync(folder: Path) -> None:
-    """Let the folder's entries reach the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,24 +10,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from scorefold import settings
 from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.methods.summed import SummedPosterior, check_sampler, mean_of_members, single_observations
-from scorefold.networks import line, standardize
-from scorefold.networks.flow import ConditionalFlow, check_flow
+from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, single_observations, skeleton
+from scorefold.networks.flow import check_flow
 from scorefold.networks.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
-from scorefold.networks.line import Line, fit_line
-from scorefold.networks.standardize import Standardize, fit_standardize, standardized
+from scorefold.networks.line import fit_line
+from scorefold.networks.standardize import fit_standardize, standardized
 from scorefold.posterior import Frame
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import Training, held_out
 from scorefold.train.minimise import minimise
-from scorefold.types import Key, Observation, Scalar, Theta
 
 
 @dataclass(frozen=True)
@@ -69,37 +65,15 @@ class NLE(Method):
         network, history = minimise(
             likelihood_network, shape, likelihood_loss, (scale, fitted), cases, unseen, self.training, seed, progress
         )
-        return SummedPosterior(sims.prior, self, LikelihoodTerms(network, scale, fitted), history, sims.shape)
+        return SummedPosterior(sims.prior, self, MeanTerms(network, scale, fitted, Likelihood), history, sims.shape)
 
     def _shape(self, dim: int, features: int) -> LikelihoodShape:
         return LikelihoodShape(dim, features, self.width, self.depth, self.layers, self.flow)
 
-    def skeleton(self, frame: Frame) -> "LikelihoodTerms":
+    def skeleton(self, frame: Frame) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
         features, members = math.prod(frame.shape), self.training.members
         fewest = members * self.layers * self.depth * self.width**2
         written.fits(fewest, frame.numbers, f"{members} flows of {self.layers} layers")
         shape = self._shape(frame.dim, features)
-
-        def make(key: Key) -> LikelihoodTerms:
-            network = jax.vmap(lambda k: likelihood_network(shape, key=k))(jax.random.split(key, members))
-            fitted = line.blank(features, frame.dim) if self.base else None
-            return LikelihoodTerms(network, standardize.blank(features), fitted)
-
-        return eqx.filter_eval_shape(make, jax.random.key(0))
-
-
-class LikelihoodTerms(eqx.Module):
-    """The members' mean log likelihood."""
-
-    network: ConditionalFlow
-    standardize: Standardize
-    line: Line | None
-
-    def prepare(self, x: Observation) -> Observation:
-        """What of one observation does not depend on u."""
-        return self.standardize(x)
-
-    def term(self, u: Theta, x: Observation) -> Scalar:
-        """log q(x|u) up to a constant."""
-        return mean_of_members(lambda network: Likelihood(network, self.standardize, self.line).term(u, x), self.network)
+        return skeleton(likelihood_network, shape, members, self.base, Likelihood)

@@ -9,28 +9,23 @@ Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", H
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.methods.summed import SummedPosterior, check_sampler, single_observations
-from scorefold.networks import line, standardize
+from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, single_observations, skeleton
 from scorefold.networks.embedding import Embedding, check_embedding
-from scorefold.networks.line import Line, fit_line
+from scorefold.networks.line import fit_line
 from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.networks.resmlp import DEEPEST, WIDEST
-from scorefold.networks.standardize import Standardize, fit_standardize, standardized
+from scorefold.networks.standardize import fit_standardize, standardized
 from scorefold.posterior import Frame
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import Training, held_out
 from scorefold.train.minimise import minimise
-from scorefold.types import Key, Observation, Scalar, Theta
 
 
 @dataclass(frozen=True)
@@ -73,36 +68,13 @@ class NRE(Method):
         network, history = minimise(
             RatioNetwork, shape, ratio_loss, (scale, fitted), cases, unseen, self.training, seed, progress
         )
-        return SummedPosterior(sims.prior, self, RatioTerms(network, scale, fitted), history, sims.shape)
+        return SummedPosterior(sims.prior, self, MeanTerms(network, scale, fitted, Ratio), history, sims.shape)
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
         return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)
 
-    def skeleton(self, frame: Frame) -> "RatioTerms":
+    def skeleton(self, frame: Frame) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
         shape, members = self._shape(frame.dim, frame.shape), self.training.members
         written.fits(members * self.depth * self.width**2, frame.numbers, f"{members} classifiers of width {self.width}")
-
-        def make(key: Key) -> RatioTerms:
-            network = jax.vmap(lambda k: RatioNetwork(shape, key=k))(jax.random.split(key, members))
-            fitted = line.blank(shape.x, shape.dim) if self.base else None
-            return RatioTerms(network, standardize.blank(shape.x), fitted)
-
-        return eqx.filter_eval_shape(make, jax.random.key(0))
-
-
-class RatioTerms(eqx.Module):
-    """The members' mean log ratio."""
-
-    network: RatioNetwork
-    standardize: Standardize
-    line: Line | None
-
-    def prepare(self, x: Observation) -> Any:
-        """Every member's embedding of one observation."""
-        return jax.vmap(lambda network: Ratio(network, self.standardize, self.line).prepare(x))(self.network)
-
-    def term(self, u: Theta, x: Any) -> Scalar:
-        """log r(x, u)."""
-        each = jax.vmap(lambda network, own: Ratio(network, self.standardize, self.line).term(u, own))(self.network, x)
-        return jnp.mean(each)
+        return skeleton(RatioNetwork, shape, members, self.base, Ratio)

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.composed import ComposedPosterior, Composition
 from scorefold.methods.locate import locate
@@ -30,7 +31,7 @@ from scorefold.methods.modes import Split, deepest_valley
 from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
 from scorefold.networks.control import Control
 from scorefold.pairing import get_sampler
-from scorefold.posterior import Drawn, Posterior, check_count
+from scorefold.posterior import Drawn, Posterior
 from scorefold.prior import Prior
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.sample import Info
@@ -249,7 +250,7 @@ def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, 
 
 def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:
     for name, value, least in (("rounds", rounds, 1), ("seed", seed, 0), ("budget", budget, 1)):
-        check_count(name, value, least)
+        settings.count(name, value, least)
     if budget < rounds * SMALLEST_SHARE:
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {budget:,} for {rounds} rounds"

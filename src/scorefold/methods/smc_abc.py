@@ -28,12 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.abc import adjusted, epanechnikov, moments
-from scorefold.posterior import Draws, check_count
+from scorefold.posterior import Draws
 from scorefold.prior import Prior
-from scorefold.simulation.batched import Batched
-from scorefold.simulation.run import _run_batched, _run_plain
+from scorefold.simulation.replicate import replicate
 
 KEPT = 0.5
 """α"""
@@ -96,7 +96,7 @@ def smc_abc(
     x = _checked(prior, simulator, x_obs, budget, draws, seed)
     n = len(x)
     size = population or max(SMALLEST_ROUND, budget // (n * ROUNDS))
-    check_count("population", size, SMALLEST_ROUND)
+    settings.count("population", size, SMALLEST_ROUND)
     if size * n > budget:
         raise ScorefoldError(
             f"expected a budget of at least {size * n:,} calls, for {size} sets of {n} observations; got {budget:,}. Raise the "
@@ -142,12 +142,7 @@ class _Comparison:
         """Simulate a set for every u; one with a value that is not finite is as far as can be."""
         n = len(self.x)
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(6, self.round)).generate_state(1, np.uint64)[0])
-        theta = np.repeat(self.prior.from_normal(u), n, axis=0)
-        if isinstance(self.simulator, Batched):
-            x = _run_batched(self.simulator, theta, seed, False)
-        else:
-            x = _run_plain(self.simulator, theta, seed, False)
-        x = x.reshape(len(u), n, -1)
+        x = replicate(self.prior.from_normal(u), self.simulator, n, seed).reshape(len(u), n, -1)
         if x.shape[2] != self.x.shape[1]:
             raise ScorefoldError(
                 f"expected x_obs with {x.shape[2]} numbers an observation, as the simulator gives; got {self.x.shape[1]}"
@@ -193,7 +188,7 @@ def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, 
             "which needs draws only, or write the prior down as a distribution."
         )
     for name, value, least in (("budget", budget, SMALLEST_ROUND), ("draws", draws, 1), ("seed", seed, 0)):
-        check_count(name, value, least)
+        settings.count(name, value, least)
     x = np.asarray(x_obs, np.float64)
     if x.ndim == 0 or len(x) == 0 or not np.isfinite(x).all():
         raise ScorefoldError(f"expected finite observations (n, …) with n ≥ 1; got shape {x.shape}. For one write x_obs[None].")

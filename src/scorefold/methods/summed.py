@@ -24,7 +24,12 @@ from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
 from scorefold.methods import written
+from scorefold.networks import line, standardize
 from scorefold.networks.ensemble import bucket
+from scorefold.networks.likelihood import Likelihood
+from scorefold.networks.line import Line
+from scorefold.networks.ratio import Ratio
+from scorefold.networks.standardize import Standardize
 from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.info import FARTHEST
@@ -32,7 +37,7 @@ from scorefold.sample.nuts import agreement, chain
 from scorefold.sample.variational import Fitted, tail_shape, variational
 from scorefold.simulation.cases import Simulations
 from scorefold.train.fit import History
-from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
+from scorefold.types import Array, Float, Key, Observation, Scalar, Theta, new_key
 
 SAMPLERS = ("nuts", "vi")
 CHUNK = 64
@@ -264,6 +269,33 @@ def single_observations(sims: Simulations, method: str) -> tuple[np.ndarray, np.
     return u, sims.x.reshape(*counts.shape, -1)[counts], np.repeat(sims.origin, sims.sizes)
 
 
-def mean_of_members(term: Callable[[Any], Scalar], network: Any) -> Scalar:
-    """The mean of term(member) over a network's leading member axis."""
-    return jnp.mean(jax.vmap(term)(network))
+class MeanTerms(eqx.Module):
+    """The mean term of members that share standardisation and line; the network's arrays have a leading member axis."""
+
+    network: Any
+    standardize: Standardize
+    line: Line | None
+    model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
+
+    def prepare(self, x: Observation) -> Any:
+        """What of one observation does not depend on u, for every member."""
+        return jax.vmap(lambda network: self._member(network).prepare(x))(self.network)
+
+    def term(self, u: Theta, x: Any) -> Scalar:
+        """log p(x|u) up to what does not depend on u."""
+        return jnp.mean(jax.vmap(lambda network, own: self._member(network).term(u, own))(self.network, x))
+
+    def _member(self, network: Any) -> Likelihood | Ratio:
+        return self.model(network, self.standardize, self.line)
+
+
+def skeleton(
+    make_network: Callable[..., Any], shape: Any, members: int, base: bool, model: type[Likelihood] | type[Ratio]
+) -> MeanTerms:
+    """Terms of these sizes with shapes and types in place of arrays."""
+
+    def make(key: Key) -> MeanTerms:
+        network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
+        return MeanTerms(network, standardize.blank(shape.x), line.blank(shape.x, shape.dim) if base else None, model)
+
+    return eqx.filter_eval_shape(make, jax.random.key(0))

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from scorefold.errors import ScorefoldError
-from scorefold.simulation.batched import Batched
-from scorefold.simulation.run import _run_batched, _run_plain
+from scorefold.simulation.run import run_here
 
 
 def replicate(theta: np.ndarray, simulator: Callable[..., Any], n: int, seed: int, progress: bool = False) -> np.ndarray:
@@ -18,8 +17,5 @@ def replicate(theta: np.ndarray, simulator: Callable[..., Any], n: int, seed: in
     if not callable(simulator):
         raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
     calls = np.repeat(np.asarray(theta, np.float64), n, axis=0)
-    if isinstance(simulator, Batched):
-        x = _run_batched(simulator, calls, seed, progress)
-    else:
-        x = _run_plain(simulator, calls, seed, progress)
+    x = run_here(simulator, calls, seed, progress)
     return x.reshape(len(theta), n, *x.shape[1:])

@@ -68,10 +68,7 @@ def simulate(
     first_bad = None
     if all(wish is None for wish in (store, executor, workers, timeout, memory)):
         theta = planned.theta[planned.case]
-        if isinstance(simulator, Batched):
-            x = _run_batched(simulator, theta, seed, progress)
-        else:
-            x = _run_plain(simulator, theta, seed, progress)
+        x = run_here(simulator, theta, seed, progress)
         sims, how = gather(prior, planned, x, set_size, seed), "gave NaN or infinity"
         first_bad = theta[np.isfinite(x.reshape(len(x), -1)).all(axis=1).argmin()]
     else:
@@ -181,6 +178,13 @@ def _check_workers(
         )
     if workers == 0 and executor is not None:
         raise ScorefoldError("expected an executor or workers=0, which is this process; got both. Leave one out.")
+
+
+def run_here(simulator: Callable[..., Any], theta: np.ndarray, seed: int, progress: bool = False) -> np.ndarray:
+    """x (rows, *shape), one observation for each row of θ, NaN and infinities included; the first exception is passed on."""
+    if isinstance(simulator, Batched):
+        return _run_batched(simulator, theta, seed, progress)
+    return _run_plain(simulator, theta, seed, progress)
 
 
 def _run_batched(simulator: Batched, theta: np.ndarray, seed: int, progress: bool) -> np.ndarray:

@@ -7,7 +7,7 @@
     quarantine/  files that were found damaged
     tmp/         files that are being written
 
-A shard is never changed. What comes in is written at once as a small shard (`durable.py`); when all of an aligned range of
+A shard is never changed. What comes in is written at once as a small shard (`disk/durable.py`); when all of an aligned range of
 `rows` simulations is there, or the run's last one, it is written again as one shard and the small ones are removed. So a
 finished store is the same, byte for byte, whoever wrote it in whatever order. Runtimes are the exception, as no clock repeats
 itself; hence they are kept apart. The budget is not part of the description: a larger one continues the store.
@@ -31,10 +31,11 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from scorefold.disk import durable
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.prior import described as prior_files
-from scorefold.simulation import description, durable, shard
+from scorefold.simulation import description, shard
 from scorefold.simulation.cases import IN_MEMORY, Plan, Simulations, gather_blocks, plan
 from scorefold.simulation.one import OK, STATUS, Block
 from scorefold.simulation.runtimes import Runtimes
