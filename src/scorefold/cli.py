@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.commands.bench import app as bench_app
-from scorefold.commands.bench import report
 from scorefold.commands.demo import demo
 from scorefold.commands.diagnose import diagnose
 from scorefold.commands.fit import fit, sample
+from scorefold.commands.report import report
 from scorefold.commands.simulate import simulate, store_app
 from scorefold.commands.usage import folder, known
 from scorefold.errors import ScorefoldError

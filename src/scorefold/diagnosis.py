@@ -5,7 +5,7 @@ sets of n observations cost sims × n simulator calls and no training. What the 
 file each. Data sets whose simulation failed or whose draws diverged are left out, counted and reported."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,8 +15,9 @@ import numpy as np
 from scorefold import settings
 from scorefold.diagnostics.contraction import Contraction, contraction
 from scorefold.diagnostics.coverage import Coverage, coverage
-from scorefold.diagnostics.influence import Influence, influence_by_scores
+from scorefold.diagnostics.influence import Influence, influence_by_draws, influence_by_scores
 from scorefold.diagnostics.local_c2st import LocalC2ST, local_c2st
+from scorefold.diagnostics.misspecification import FEWEST as FEWEST_OBSERVED
 from scorefold.diagnostics.misspecification import Misspecification, misspecification
 from scorefold.diagnostics.predictive import Predictive, predictive
 from scorefold.diagnostics.ranks import FEWEST
@@ -54,12 +55,23 @@ class Observed(NamedTuple):
     posterior_predictive: Predictive
     local: LocalC2ST
     influence: Influence | None
-    """For composed scores."""
+    """Of several observations."""
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers and words, as strict JSON can hold them."""
+        return {
+            "verdict": self.misspecification.words,
+            "p": {"misspecification": self.misspecification.p_value, "local C2ST": self.local.p_value,
+                  "prior predictive": self.prior_predictive.p_value,
+                  "posterior predictive": self.posterior_predictive.p_value},
+            "unlike any simulated": self.misspecification.outliers,
+            "influence": None if self.influence is None else self.influence.distance.tolist(),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found out. `verdicts` in words, `table()` to print, `write(folder)` for figures and numbers."""
+    """What was found out. `verdicts` in words, `table()` to print, `write(folder)` for a page, figures and numbers."""
 
     names: tuple[str, ...]
     n: int
@@ -85,6 +97,8 @@ class Diagnosis:
     observed: Observed | None
     seconds: float
     """Of drawing."""
+    settings: Mapping[str, str | int]
+    """What was asked for, and of which posterior."""
 
     @property
     def good(self) -> bool:
@@ -95,7 +109,7 @@ class Diagnosis:
         """One line for each parameter, and one for each joint test."""
         from scorefold.report.diagnosis_table import table
 
-        return table(self)
+        return table(self.summary())
 
     def figures(self) -> "dict[str, Figure]":
         """Figures by file name."""
@@ -103,22 +117,26 @@ class Diagnosis:
 
         return diagnosis_figures.all_of(self)
 
-    def write(self, out: Path | str) -> Path:
-        """Figures and a summary in JSON, into a folder."""
+    def write(self, out: Path | str, about: Mapping[str, str | int] | None = None) -> Path:
+        """The page report.html, its figures, and a summary in JSON, into a folder; `about` is added to the settings."""
         import json
 
+        from scorefold.report.diagnosis_page import diagnosis_page
         from scorefold.report.figures import save
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
-        for name, figure in self.figures().items():
-            save(figure, out / f"{name}.png")
-        (out / "diagnosis.json").write_text(json.dumps(self.summary(), indent=2) + "\n")
+        summary = self.summary()
+        summary["settings"] = {**(about or {}), **summary["settings"]}
+        pictures = {name: save(figure, out / f"{name}.png").read_bytes() for name, figure in self.figures().items()}
+        (out / "diagnosis.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        (out / "report.html").write_text(diagnosis_page(summary, pictures), encoding="utf-8")
         return out
 
     def summary(self) -> dict[str, Any]:
         """Numbers and verdicts, as strict JSON can hold them."""
         found: dict[str, Any] = {
+            "settings": dict(self.settings),
             "n": self.n,
             "data sets": {"simulated": self.asked, "used": len(self.truth), "failed": self.failed, "diverged": self.diverged,
                           "not converged": self.unconverged},
@@ -126,20 +144,18 @@ class Diagnosis:
             "good": self.good,
             "verdict": self.verdicts.overall.words,
             "quantities": {
-                one.name: {"verdict": one.words, "p": float(self.sbc.p_values[k]), "low by": float(self.sbc.low_by[k]),
-                           "sd ratio": float(self.sbc.sd_ratio[k])}
+                one.name: {"verdict": one.words, "good": one.good, "p": float(self.sbc.p_values[k]),
+                           "low by": float(self.sbc.low_by[k]), "sd ratio": float(self.sbc.sd_ratio[k])}
                 for k, one in enumerate(self.verdicts.each)
             },
             "coverage of 90 % intervals": dict(zip(self.coverage.names, self.coverage.at(0.9).tolist(), strict=True)),
             "contraction": dict(zip(self.names, self.contraction.typical.tolist(), strict=True)),
             "p": {"SBC": self.sbc.p_value, "coverage": self.coverage.uniformity.p_value,
                   "highest density": self.highest_density.uniformity.p_value, "TARP": self.tarp.p_value},
+            "seconds": self.seconds,
         }  # fmt: skip
         if self.observed:
-            found["observed"] = {
-                "p": {"misspecification": self.observed.misspecification.p_value, "local C2ST": self.observed.local.p_value},
-                "verdict": self.observed.misspecification.words,
-            }
+            found["observed"] = self.observed.summary()
         return found
 
     def __repr__(self) -> str:
@@ -169,7 +185,8 @@ def diagnose(
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
     observed = None if x_obs is None else posterior.checked(x_obs)
     n = n if observed is None else len(observed)
-    for name, value, least in (("n", n, 1), ("sims", sims, FEWEST), ("draws", draws, FEWEST), ("seed", seed, 0)):
+    fewest = FEWEST if observed is None else FEWEST_OBSERVED
+    for name, value, least in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST), ("seed", seed, 0)):
         settings.count(name, value, least)
     own = int(np.random.SeedSequence(seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     truth = posterior.prior.sample(sims, own)  # not the parameters that were trained on with this seed
@@ -177,10 +194,10 @@ def diagnose(
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
     simulated = np.isfinite(x.reshape(sims, -1)).all(axis=1)
-    _enough(simulated, "gave finite observations")
+    _enough(simulated, fewest, "gave finite observations")
     truth, x = truth[simulated], x[simulated]
     many = _sample(posterior, x, draws, own, how)
-    _enough(~many.diverged, "had draws that did not diverge")
+    _enough(~many.diverged, fewest, "had draws that did not diverge")
     truth, x, theta = truth[~many.diverged], x[~many.diverged].astype(np.float64), many.theta[~many.diverged]
     flat = x.reshape(*x.shape[:2], -1)
     names, prediction = posterior.prior.names, predict(truth, summaries(flat))
@@ -204,13 +221,21 @@ def diagnose(
         draws=theta,
         observed=None if observed is None else _observed(posterior, simulator, observed, truth, theta, flat, seed, how),
         seconds=many.seconds,
+        settings=_settings(posterior, n, sims, draws, seed, how),
     )
 
 
-def _enough(good: np.ndarray, what: str) -> None:
-    if good.sum() < FEWEST:
+def _settings(posterior: Posterior, n: int, sims: int, draws: int, seed: int, how: dict[str, Any]) -> dict[str, str | int]:
+    made = posterior.made
+    trained = {} if made is None else {"trained on": f"{made.budget:,} simulator calls", "seed of training": made.seed}
+    asked = {"data sets": sims, "observations in each": n, "draws for each": draws, "seed": seed}
+    return {"method": type(posterior.method).__name__, **trained, **asked, **{word: str(value) for word, value in how.items()}}
+
+
+def _enough(good: np.ndarray, fewest: int, what: str) -> None:
+    if good.sum() < fewest:
         raise ScorefoldError(
-            f"expected at least {FEWEST} data sets that {what}; got {good.sum()} of {len(good)}. Simulate more data sets, or "
+            f"expected at least {fewest} data sets that {what}; got {good.sum()} of {len(good)}. Simulate more data sets, or "
             "narrow the prior."
         )
 
@@ -262,13 +287,21 @@ def _observed(
         predictive(x_obs, x),
         predictive(x_obs, repeated),
         local_c2st(truth, theta, x, x_obs, drawn.theta, seed),
-        _influence(posterior, x_obs, drawn.theta[:INFLUENCED]),
+        _influence(posterior, x_obs, drawn.theta, seed, how),
     )
 
 
-def _influence(posterior: Posterior, x_obs: np.ndarray, theta: np.ndarray) -> Influence | None:
-    single_scores = getattr(posterior, "single_scores", None)
-    if single_scores is None:
-        return None
+def _influence(posterior: Posterior, x_obs: np.ndarray, theta: np.ndarray, seed: int, how: dict[str, Any]) -> Influence | None:
+    """By scores where there are single ones, otherwise by leaving each observation out; None where that cannot be drawn."""
     u = posterior.prior.to_normal(theta)
-    return influence_by_scores(u, *single_scores(x_obs, u))
+    single_scores = getattr(posterior, "single_scores", None)
+    if single_scores is not None:
+        some = u[:INFLUENCED]
+        return influence_by_scores(some, *single_scores(x_obs, some))
+    if len(x_obs) == 1:
+        return None
+    x = np.stack([np.delete(x_obs, j, axis=0) for j in range(len(x_obs))])
+    without = _sample(posterior, x.reshape(*x.shape[:2], *posterior.shape), len(theta), seed, how)
+    if without.diverged.any():
+        return None
+    return influence_by_draws(u, np.stack([posterior.prior.to_normal(one) for one in without.theta]))

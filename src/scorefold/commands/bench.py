@@ -78,35 +78,8 @@ def figures(
     from scorefold.report.figures import save
 
     target = out or folder / "figures"
-    for name, figure in bench_figures.all_figures(_records(folder)).items():
+    for name, figure in bench_figures.all_figures(records_in(folder)).items():
         _console().print(str(save(figure, target / f"{name}.png")), soft_wrap=True)
-
-
-def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that `scorefold bench run` or `scorefold infer` wrote.")],
-    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
-) -> None:
-    """Write one self-contained HTML page about a folder of results."""
-    from scorefold.bench.drive import history
-    from scorefold.bench.record import RECORDS
-    from scorefold.report import page
-
-    target = out or folder / "report.html"
-    if (folder / RECORDS).exists():
-        text = page.bench_page(_records(folder), history(folder))
-    elif (folder / "summary.json").exists():
-        import json
-
-        pictures = {path.stem: path.read_bytes() for path in sorted(folder.glob("*.png"))}
-        text = page.infer_page(json.loads((folder / "summary.json").read_text()), pictures)
-    else:
-        raise typer.BadParameter(
-            f"expected a folder with {RECORDS} (of `scorefold bench run`) or summary.json (of `scorefold infer`); got {folder}",
-            param_hint="FOLDER",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
-    _console().print(f"The page is {target}; {len(text.encode()) / 1e6:.2f} MB, open it in any browser.", soft_wrap=True)
 
 
 class Watch:
@@ -177,7 +150,8 @@ def _cells(preset: str, only: str) -> "list[Cell]":
         raise typer.BadParameter(str(error), param_hint="--preset" if "preset" in str(error) else "--only") from None
 
 
-def _records(folder: Path) -> list[dict[str, Any]]:
+def records_in(folder: Path) -> list[dict[str, Any]]:
+    """The records of a folder; one without is wrong usage."""
     from scorefold.bench.record import RECORDS, read
 
     if not (found := read(folder / RECORDS)):

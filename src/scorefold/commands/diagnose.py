@@ -1,11 +1,15 @@
 """`scorefold diagnose`: can this posterior be trusted?"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scorefold.commands.usage import folder, known
+from scorefold.commands.observations import read_observations
+from scorefold.commands.usage import aloud, folder, known
+
+if TYPE_CHECKING:
+    from scorefold.posterior import Posterior
 
 
 def diagnose(
@@ -15,13 +19,16 @@ def diagnose(
     method: Annotated[str, typer.Option(help="What to train, when there is no MODEL.")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
-    sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate.")] = 300,
+    sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate; 40 or more with an observed one.")] = 300,
     draws: Annotated[int, typer.Option(min=20, help="Posterior draws for each of them.")] = 100,
+    observations: Annotated[
+        Path | None, typer.Option(help="Also look at your own data set: a .npy or .csv file of n observations.")
+    ] = None,
     observe: Annotated[
-        int | None, typer.Option(min=0, help="Also look at one data set in particular, simulated with this seed.")
+        int | None, typer.Option(min=0, help="Also look at one data set of the task, simulated with this seed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of training, data sets and draws.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for figures and the summary.")] = Path("diagnosis"),
+    out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("diagnosis"),
 ) -> None:
     """Check a posterior's calibration on simulated data sets, and say in words what is wrong with it."""
     from rich.console import Console
@@ -34,27 +41,49 @@ def diagnose(
 
     if config and (not model or observe is not None):
         raise typer.BadParameter("goes with MODEL, and without --observe", param_hint="--config")
+    if observations and observe is not None:
+        raise typer.BadParameter("goes without --observe: one data set at a time", param_hint="--observations")
     known("--task", lambda: room.get(task))
     known("--method", lambda: methods.get(method))
-    folder(out)
     chosen, console = room.get(task), Console()
-    shown = console.is_terminal
-    posterior = load(model) if model else _train(chosen, method, budget, n, seed, shown)
-    title = chosen.title
-    simulator: Any = chosen.simulator
-    likelihood: Any = chosen.log_likelihood
+    about, prior, simulator, likelihood = {"task": task}, chosen.prior, chosen.simulator, chosen.log_likelihood
+    written = None
     if config:
-        known("--config", lambda: files.read(config).simulator())
-        title, simulator, likelihood = str(config), files.read(config).simulator(), None
-    console.print(f"[bold]{title}[/], given {n} observations: {sims} data sets, {sims * n:,} simulator calls\n")
-    x_obs = None if observe is None else chosen.observe(n, observe)[1]
-    found = verb(posterior, simulator, n, sims, draws, seed, x_obs=x_obs, log_likelihood=likelihood, progress=shown)
-    found.write(out)
+        known("--config", lambda: (files.read(config).prior(), files.read(config).simulator()))
+        written = files.read(config)
+        about, prior, simulator, likelihood = {"simulator": written.function}, written.prior(), written.simulator(), None
+    x_obs = read_observations(observations, "--observations") if observations else None
+    folder(out)
+    shown = console.is_terminal
+    with aloud():
+        posterior = load(model) if model else _train(chosen, method, budget, n, seed, shown)
+        _belongs(posterior, prior.names, "--config" if config else "--task")
+        x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
+        n = n if x_obs is None else len(posterior.checked(x_obs))
+        given = f"{n} observation{'s' if n > 1 else ''}"
+        title = written.function if written else chosen.title
+        console.print(f"[bold]{title}[/], given {given}: {sims} data sets, {sims * n:,} simulator calls\n")
+        found = verb(posterior, simulator, n, sims, draws, seed, x_obs=x_obs, log_likelihood=likelihood, progress=shown)
+    if model:
+        about["model"] = str(model)
+    if observations:
+        about["observations"] = str(observations)
+    found.write(out, about)
     console.print(found.table())
-    console.print(f"\nFigures and summary are in {out}; start with ranks.png.", soft_wrap=True)
+    console.print(f"\nThe page is {out / 'report.html'}; its figures and a summary are beside it.", soft_wrap=True)
 
 
-def _train(task: Any, method: str, budget: int, n: int, seed: int, shown: bool) -> Any:
+def _belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None:
+    """Another simulator than the one trained on is wrong usage."""
+    if posterior.prior.names != names:
+        raise typer.BadParameter(
+            f"expected the simulator that the model was trained on, with parameters {', '.join(posterior.prior.names)}; got "
+            f"one with {', '.join(names)}. Name it with --task or --config.",
+            param_hint=option,
+        )
+
+
+def _train(task: Any, method: str, budget: int, n: int, seed: int, shown: bool) -> "Posterior":
     from scorefold import methods
     from scorefold.fitting import fit
     from scorefold.simulation.run import simulate

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scorefold.commands.observations import read_observations
 from scorefold.commands.usage import aloud, known
 from scorefold.errors import Interrupted, ScorefoldError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from scorefold.posterior import Draws
     from scorefold.simulation.cases import Simulations
 
-READERS = (".npy", ".csv")
 WRITERS = (".npz", ".csv", ".nc")
 
 
@@ -66,7 +64,7 @@ def sample(
     """Draw from the posterior given the observations in a file."""
     from scorefold.artifact import load
 
-    x_obs = _observations(observations)
+    x_obs = read_observations(observations, "OBSERVATIONS")
     if out.suffix not in WRITERS:
         raise typer.BadParameter(f"expected a name that ends in {', '.join(WRITERS)}; got {out}", param_hint="--out")
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
@@ -90,30 +88,6 @@ def _simulations(path: Path) -> "Simulations":
         except ScorefoldError as error:
             raise typer.BadParameter(str(error), param_hint="SIMULATIONS") from None
     return Store.open(path).simulations()
-
-
-def _observations(path: Path) -> "np.ndarray":
-    import numpy as np
-
-    try:
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        if path.suffix == ".csv":
-            return np.genfromtxt(path, delimiter=",", ndmin=2, skip_header=_headers(path), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint="OBSERVATIONS") from None
-    raise typer.BadParameter(f"expected a file that ends in {' or '.join(READERS)}; got {path}", param_hint="OBSERVATIONS")
-
-
-def _headers(path: Path) -> int:
-    """1 if the first line holds names."""
-    with path.open(encoding="utf-8") as file:
-        first = file.readline().split(",")
-    try:
-        [float(word) for word in first]
-    except ValueError:
-        return 1
-    return 0
 
 
 def _write(draws: "Draws", out: Path) -> None:

@@ -59,10 +59,10 @@ def local_c2st(
             f"expected data sets of one shape, and draws of one dimension; got x {x.shape}, x_obs {x_obs.shape}, draws "
             f"{draws.shape} and {draws_obs.shape}"
         )
-    context, context_obs = _context(x, x_obs)
+    summary, summary_obs = _summaries(x, x_obs)
     pooled = np.concatenate([truth[:, None], draws], axis=1)
     e = _standardised(pooled, pooled)
-    at_obs = _features(_standardised(draws_obs[None], draws_obs[None])[0], context_obs[None])
+    at_obs = _features(_standardised(draws_obs[None], draws_obs[None])[0], summary_obs[None])
     rng = np.random.default_rng([seed, 12])
     datasets, count = e.shape[:2]
     row = np.arange(datasets)
@@ -72,7 +72,7 @@ def local_c2st(
         # The one that is taken for the truth, and another one of the same data set.
         other = (one + rng.integers(1, count, datasets)) % count
         rows = np.concatenate([e[row, one], e[row, other]])
-        d = _trained(_features(rows, np.concatenate([context, context])), np.repeat([1.0, 0.0], datasets))(at_obs)
+        d = _trained(_features(rows, np.concatenate([summary, summary])), np.repeat([1.0, 0.0], datasets))(at_obs)
         statistics.append((np.mean((d - 0.5) ** 2), d))
         one = np.asarray(rng.integers(count, size=datasets))
     values = np.array([value for value, _ in statistics])
@@ -80,7 +80,7 @@ def local_c2st(
     return LocalC2ST(float(values[0]), values[1:], p_value, statistics[0][1])
 
 
-def _context(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "datasets c"], Float[np.ndarray, "c"]]:
+def _summaries(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "datasets c"], Float[np.ndarray, "c"]]:
     """The leading principal components of the summaries, with unit variance."""
     scaling = fit_scaling(x.reshape(-1, x.shape[2]))
     both = summaries(np.concatenate([x, x_obs[None]]), scaling)
@@ -101,13 +101,13 @@ def _standardised(theta: np.ndarray, by: np.ndarray) -> Float[np.ndarray, "datas
     return np.clip((theta - by.mean(axis=1, keepdims=True)) @ root, -LARGEST, LARGEST)
 
 
-def _features(e: Float[np.ndarray, "rows dim"], context: Float[np.ndarray, "some c"]) -> Float[np.ndarray, "rows features"]:
+def _features(e: Float[np.ndarray, "rows dim"], summary: Float[np.ndarray, "some c"]) -> Float[np.ndarray, "rows features"]:
     """What the logistic regression sees; squares less their mean, so that the penalty leaves the intercept alone."""
     rows, dim = e.shape
     first, second = np.triu_indices(dim)
     products = e[:, first] * e[:, second] - (first == second)
     both = np.concatenate([e, e**2 - 1], axis=1)
-    local = (both[:, :, None] * np.broadcast_to(context, (rows, context.shape[1]))[:, None]).reshape(rows, -1)
+    local = (both[:, :, None] * np.broadcast_to(summary, (rows, summary.shape[1]))[:, None]).reshape(rows, -1)
     return np.concatenate([np.ones((rows, 1)), e, products, local], axis=1)
 
 

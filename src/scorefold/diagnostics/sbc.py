@@ -35,7 +35,7 @@ class SBC(NamedTuple):
     low_by: Float[np.ndarray, "quantities"]
     """How much too low the posterior is centred, in its own sd: the mean of z."""
     sd_ratio: Float[np.ndarray, "quantities"]
-    """The posterior's sd over the right one: 1 / sd of z. It cannot be seen to be below about 0.4."""
+    """The posterior's sd over the right one: 1 / sd of z. It cannot be seen to be below about 0.4, nor above 100."""
 
     @property
     def p_values(self) -> Float[np.ndarray, "quantities"]:
@@ -71,4 +71,5 @@ def sbc(
     ranks = pooled[:, 0]
     z = stats.norm.ppf((ranks + 0.5) / pooled.shape[1])
     found = uniformity(pooled, seed, replicates)
-    return SBC((*names, *more), dim, ranks, draws.shape[1], found, z.mean(axis=0), 1 / z.std(axis=0, ddof=1))
+    spread = np.maximum(z.std(axis=0, ddof=1), 0.01)
+    return SBC((*names, *more), dim, ranks, draws.shape[1], found, z.mean(axis=0), 1 / spread)

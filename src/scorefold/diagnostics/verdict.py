@@ -9,6 +9,8 @@ The rule, for each parameter, with S data sets and the mean and sd of z = Φ⁻�
      "under-confident by about …%": so much too large;
 3. and if none of these: "wrong in shape".
 
+Where most true values lie beyond all the draws on one side, the shift is at least what is said, and the width cannot be seen.
+
 The data-dependent quantity has the same p-value, and says whether the draws fit the data better or worse than the truth does.
 
 Over all: where only the data-dependent quantity fails, and no parameter's typical contraction reaches a tenth, the posterior
@@ -67,6 +69,8 @@ def _one(found: SBC, k: int) -> Verdict:
             name, False, f"the draws fit the data {'worse' if found.low_by[k] > 0 else 'better'} than the truth does"
         )
     low_by, ratio = found.low_by[k], found.sd_ratio[k]
+    if np.mean(found.ranks[:, k] == (found.draws if low_by > 0 else 0)) > 0.5:
+        return Verdict(name, False, f"shifted {'down' if low_by > 0 else 'up'} by {abs(low_by):.1g} sd or more")
     words = []
     if abs(low_by) > CLEAR / (ratio * np.sqrt(datasets)):
         words.append(f"shifted {'down' if low_by > 0 else 'up'} by about {abs(low_by):.1g} sd")

@@ -1,236 +1,86 @@
-"""One self-contained HTML page: of a benchmark folder's records, or of one `infer` run.
+"""What every page is made of: one self-contained HTML file, with its style, script, data and pictures.
 
-Everything is in the file: style, script, data and pictures; its own content policy forbids any request. The tables are plain
-HTML and there without JavaScript; the charts are drawn by `assets/page.js` from the records in the page.
+Its own content policy forbids any request. `bench_page`, `infer_page` and `diagnosis_page` say what stands on it.
 """
 
 import base64
 import html
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
 
 LARGEST = 3_000_000
-FEW = 500
-"""Of so many records the tables start folded."""
-PICTURES = {
-    "sequence": "The posterior as observations are added; dotted, the true one.",
-    "corner": "Draws (filled) against draws of the true posterior (lines); the true parameters in orange.",
-    "training": "Loss in training. Circles mark the weights that were kept.",
-    "sampler": "The sampler's health, level by level. Both identities are 1 where the draws follow the score.",
-    "predictive": "Simulations from posterior draws against the observations.",
-    "calibration": "Calibration over simulated data sets.",
-}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title: str = "Benchmark") -> str:
-    """The page of a benchmark folder."""
-    if not records:
-        raise ScorefoldError("expected records to report; got none. Run `scorefold bench run --out DIR` first.")
-    body = [
-        _intro(records, runs),
-        '<section id="explore" class="needs-js" aria-labelledby="explore-title"><h2 id="explore-title">Explore</h2>'
-        '<form id="controls" aria-label="What the charts show"></form><div id="legend" role="group" aria-label="Methods"></div>'
-        '<h3 id="shown" aria-live="polite"></h3><div id="charts"></div><p id="note" class="quiet"></p>'
-        '<div id="tip" role="status" hidden></div>'
-        '<div id="chosen" aria-live="polite"></div></section>',
-        '<section aria-labelledby="tables-title"><h2 id="tables-title">Tables</h2>'
-        '<p class="quiet">Mean over cells ± standard deviation over trainings. The best mean of a budget and n is bold.</p>',
-        *(
-            _table(pick(records, task=task), task, metric, unfolded=len(records) < FEW)
-            for task in values(records, "task")
-            for metric in ("c2st", "mmd2")
-        ),
-        "</section>",
-        _times(records),
-    ]
-    return _whole(title, body, {"kind": "bench", **_payload(records)})
+class Words(NamedTuple):
+    """A cell of a table that holds words, which may be bad news."""
+
+    text: str
+    good: bool = True
 
 
-def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "One inference") -> str:
-    """The page of one `infer` run: its summary, and its pictures by name."""
-    try:
-        settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
-        health = "converged" if summary["converged"] else "diverged" if summary["diverged"] else "not converged"
-    except KeyError as error:
-        raise ScorefoldError(f"expected the summary that `scorefold infer` writes; it has no {error}") from None
-    task = TASKS.get(settings["task"], settings["task"])
-    lead = (
-        f"{task}: {settings['method']} on {settings['budget']:,} simulator calls, {settings['draws']:,} draws given "
-        f"{settings['n']:,} observations."
-    )
-    perfect = {"squared MMD": "0", "C2ST": "0.5", "sd ratio": "1", "mean shift": "0"}
-    rows = [
-        (name, f"{found:.4g}", next((best for word, best in perfect.items() if name.startswith(word)), ""))
-        for name, found in measures.items()
-    ]
-    rows.append(("sampler", health, "converged"))
-    ordered = [name for name in PICTURES if name in pictures] + sorted(set(pictures) - set(PICTURES))
-    body = [
-        f'<p class="lead">{_e(lead)}</p>',
-        '<div class="columns"><section><h2>Measures</h2>' + _rows(("measure", "found", "perfect"), rows) + "</section>",
-        "<section><h2>Settings</h2>" + _rows(("setting", ""), [(k, _shown(v)) for k, v in settings.items()])
-        + "<h2>Seconds</h2>" + _rows(("to", ""), [(k, f"{v:.1f}") for k, v in seconds.items()]) + "</section></div>",
-        *(_picture(name, pictures[name]) for name in ordered),
-    ]  # fmt: skip
-    return _whole(title, body, {"kind": "infer", "summary": summary})
+Row = Sequence[str | Words]
 
 
-def _whole(title: str, body: Iterable[str], payload: dict[str, Any]) -> str:
+def whole(title: str, body: Iterable[str], payload: dict[str, Any]) -> str:
+    """The file, with the data that its script reads."""
     style, script = (files("scorefold.report").joinpath("assets", name).read_text("utf-8") for name in ("page.css", "page.js"))
     data = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     page = "\n".join([
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">',
-        f"<title>{_e(title)} · scorefold</title><style>{style}</style></head><body>",
-        f'<header><h1>{_e(title)}</h1><button id="theme" type="button" class="needs-js">Dark</button></header><main>',
+        f"<title>{escaped(title)} · scorefold</title><style>{style}</style></head><body>",
+        f'<header><h1>{escaped(title)}</h1><button id="theme" type="button" class="needs-js">Dark</button></header><main>',
         *body,
         "</main><footer>Made by scorefold. This page is one file and makes no request.</footer>",
         f'<script id="data" type="application/json">{data}</script><script>{script}</script></body></html>',
     ])  # fmt: skip
     if len(page.encode()) > LARGEST:
         raise ScorefoldError(
-            f"the page would have {len(page.encode()):,} bytes, more than {LARGEST:,}. Report fewer records: run with --only "
-            "into another folder."
+            f"the page would have {len(page.encode()):,} bytes, more than {LARGEST:,}. Report fewer records (run with --only "
+            "into another folder), or take some of the pictures out of the folder."
         )
     return page
 
 
-def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
-    tasks = [TASKS.get(task, task) for task in values(records, "task")]
-    trainings = {(json.dumps(_trained(r)), r["cell"]["training"]) for r in records}
-    failed, unsure = sum("failed" in r for r in records), sum(not r["converged"] and "failed" not in r for r in records)
-    facts = [
-        ("Cells", f"{len(records):,}"),
-        ("Trainings", f"{len(trainings):,}"),
-        ("Tasks", ", ".join(tasks)),
-        ("Methods", ", ".join(_named(records))),
-        ("Settings", ", ".join(values(records, "setting"))),
-        ("Budgets", ", ".join(f"{b:,}" for b in values(records, "budget"))),
-        ("Observations", ", ".join(map(str, values(records, "n")))),
-        ("Draws a cell", ", ".join(f"{d:,}" for d in values(records, "draws"))),
-        ("Not converged", f"{unsure:,} of {len(records):,} cells, by the sampler's own checks; {failed:,} refused"),
-        ("Hardware", ", ".join(dict.fromkeys(str(r.get("device", "unknown")) for r in records))),
-    ]
-    listed = "".join(f"<div><dt>{_e(name)}</dt><dd>{_e(text)}</dd></div>" for name, text in facts)
-    notes = [
-        (run.get("started", ""), run.get("preset", ""), run.get("only", "") or "all", run.get("executor", ""),
-         f"{run.get('missing', 0):,} of {run.get('cells', 0):,}")
-        for run in runs
-    ]  # fmt: skip
-    table = _rows(("started", "preset", "only", "executor", "cells to run"), notes) if notes else ""
-    history = f"<details><summary>Runs into this folder: {len(notes)}</summary>{table}</details>" if notes else ""
-    return (
-        '<p class="lead">Learned posteriors against true ones. C2ST is the accuracy of telling them apart (0.5: not at all); '
-        "squared MMD is 0 where they agree.</p>"
-        f'<section><h2>What was run</h2><dl class="facts">{listed}</dl>{history}</section>'
-    )
+def table(head: Sequence[str], rows: Iterable[Row]) -> str:
+    """Rows of text, the first of each its name; columns of words are set as such."""
+    rows = list(rows)
+    wordy = {k for row in rows for k, cell in enumerate(row) if isinstance(cell, Words)}
+    top = "".join(f"<th scope=col{' class=words' if k in wordy else ''}>{escaped(text)}</th>" for k, text in enumerate(head))
+    body = "".join(f"<tr><th scope=row>{escaped(first)}</th>{''.join(map(_cell, rest))}</tr>" for first, *rest in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _named(records: Sequence[Record]) -> list[str]:
-    """The methods, with the set sizes where there are several."""
-    named = []
-    for method in values(records, "method"):
-        sizes = values(pick(records, method=method), "m")
-        several = f" (m = {', '.join(map(str, sizes))})" if method == "pf-npse" else ""
-        named.append(METHODS.get(method, method) + several)
-    studies = (("sampler", "other samplers"), ("conservative", "conservative networks"))
-    return named + [words for axis, words in studies if any(r["cell"][axis] for r in records)]
+def _cell(cell: str | Words) -> str:
+    if isinstance(cell, Words):
+        return f'<td class="words{"" if cell.good else " bad"}">{escaped(cell.text)}</td>'
+    return f"<td>{escaped(cell)}</td>"
 
 
-def _trained(record: Record) -> dict[str, Any]:
-    drawn = ("training", "parameters", "n", "draws", "sampler")
-    return {name: found for name, found in record["cell"].items() if name not in drawn}
+def settings_table(settings: Mapping[str, Any]) -> str:
+    """What was asked for."""
+    return table(("setting", ""), [(name, shown(value)) for name, value in settings.items()])
 
 
-def _lines(records: Sequence[Record]) -> list[Series]:
-    return values(records, "series")
+def gallery(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> list[str]:
+    """Figures, those with a caption first and in the captions' order."""
+    ordered = [name for name in captions if name in pictures] + sorted(set(pictures) - set(captions))
+    return [picture(name, pictures[name], captions.get(name, name)) for name in ordered]
 
 
-def _table(records: Sequence[Record], task: str, metric: str, unfolded: bool) -> str:
-    """A task's means: a row for each method and budget, a column for each n."""
-    sizes, budgets = values(records, "n"), values(records, "budget")
-    apart: dict[tuple, list[Record]] = {}
-    for record in records:
-        apart.setdefault((series(record), value(record, "budget"), value(record, "n")), []).append(record)
-    found = {at: point(own, metric) for at, own in apart.items()}
-    best = {
-        (b, n): min((p.mean for (_, budget, size), p in found.items() if p and (budget, size) == (b, n)), default=None)
-        for b in budgets
-        for n in sizes
-    }
-
-    def cell(line: Series, budget: int, n: int) -> str:
-        p = found.get((line, budget, n))
-        if p is None:
-            return '<td class="none">–</td>'
-        return f"<td{' class=best' if p.mean == best[budget, n] else ''}>{_e(_mean(p))}</td>"
-
-    rows = []
-    for budget in budgets:
-        for line in _lines(records):
-            if any((line, budget, n) in found for n in sizes):
-                cells = "".join(cell(line, budget, n) for n in sizes)
-                rows.append(f"<tr><th scope=row>{_e(line.label)}</th><td>{budget:,}</td>{cells}</tr>")
-    head = "".join(f"<th scope=col>n = {n}</th>" for n in sizes)
-    label, title = METRICS[metric][0], _e(TASKS.get(task, task))
-    return (
-        f"<details{' open' if unfolded else ''}><summary>{title}: {_e(label)}</summary><div class=scroll><table>"
-        f"<caption class=hidden>{_e(label)} on {title}</caption>"
-        f"<thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div></details>"
-    )
-
-
-def _times(records: Sequence[Record]) -> str:
-    rows = []
-    for label in dict.fromkeys(line.label for line in _lines(records)):
-        own = [r["seconds"] for r in records if "seconds" in r and series(r).label == label]
-        if own:
-            draw = sum(s.get("draw", 0.0) for s in own) / len(own)
-            train = sum(s.get("train", 0.0) for s in own) / len(own)
-            rows.append((label, f"{train:.1f}", f"{draw:.2f}"))
-    if not rows:
-        return ""
-    head = ("method", "training, all seeds together", "drawing a cell, with compilation")
-    return f'<section><h2>Seconds</h2><div class="scroll">{_rows(head, rows)}</div></section>'
-
-
-def _payload(records: Sequence[Record]) -> dict[str, Any]:
-    """The records as short as they can be: lists of numbers, with names looked up."""
-    tasks, lines = values(records, "task"), _lines(records)
-    names = ["task", "line", "budget", "n", "training", "parameters", "converged", *METRICS, "seconds", "key"]
-    rows = [
-        [
-            tasks.index(r["cell"]["task"]), lines.index(series(r)), r["cell"]["budget"], r["cell"]["n"],
-            r["cell"]["training"], r["cell"]["parameters"], int(r["converged"]),
-            *(_short(r["measures"].get(metric)) for metric in METRICS),
-            _short(r.get("seconds", {}).get("draw")), r["key"][:10],
-        ]
-        for r in records
-    ]  # fmt: skip
-    return {
-        "tasks": [TASKS.get(task, task) for task in tasks],
-        "lines": [{**line._asdict(), "label": line.label} for line in lines],
-        "metrics": [{"name": name, "label": label, "perfect": perfect} for name, (label, perfect) in METRICS.items()],
-        "names": names,
-        "rows": rows,
-    }
-
-
-def _picture(name: str, png: bytes) -> str:
-    caption = PICTURES.get(name, name)
+def picture(name: str, png: bytes, caption: str) -> str:
+    """One figure."""
     data = base64.b64encode(_smaller(png)).decode()
     return (
-        f'<figure><img alt="{_e(name)}: {_e(caption)}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{_e(caption)}</figcaption></figure>"
+        f'<figure><img alt="{escaped(name)}: {escaped(caption)}" src="data:image/png;base64,{data}">'
+        f"<figcaption>{escaped(caption)}</figcaption></figure>"
     )
 
 
@@ -247,26 +97,11 @@ def _smaller(png: bytes) -> bytes:
     return min(target.getvalue(), png, key=len)
 
 
-def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    top = "".join(f"<th scope=col>{_e(text)}</th>" for text in head)
-    body = "".join(
-        f"<tr><th scope=row>{_e(first)}</th>{''.join(f'<td>{_e(text)}</td>' for text in rest)}</tr>" for first, *rest in rows
-    )
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _mean(p: Point) -> str:
-    text = f"{p.mean:.3f}"
-    return text if p.spread != p.spread else f"{text} ± {p.spread:.3f}"
-
-
-def _short(number: float | None) -> float | None:
-    return None if number is None else float(f"{number:.4g}")
-
-
-def _shown(setting: Any) -> str:
+def shown(setting: Any) -> str:
+    """A setting as a person would write it."""
     return "default" if setting is None else f"{setting:,}" if isinstance(setting, int) else str(setting)
 
 
-def _e(text: Any) -> str:
+def escaped(text: Any) -> str:
+    """Text as HTML holds it."""
     return html.escape(str(text), quote=True)

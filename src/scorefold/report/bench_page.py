@@ -1,0 +1,170 @@
+"""The page of a benchmark folder: what was run, charts to choose from, tables, times.
+
+The tables are plain HTML and there without JavaScript; the charts are drawn by `assets/page.js` from the records in the page.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from scorefold.errors import ScorefoldError
+from scorefold.report.page import escaped, table, whole
+from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
+
+FEW = 500
+"""Of so many records the tables start folded."""
+
+
+def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title: str = "Benchmark") -> str:
+    """The page of a benchmark folder."""
+    if not records:
+        raise ScorefoldError("expected records to report; got none. Run `scorefold bench run --out DIR` first.")
+    body = [
+        _intro(records, runs),
+        '<section id="explore" class="needs-js" aria-labelledby="explore-title"><h2 id="explore-title">Explore</h2>'
+        '<form id="controls" aria-label="What the charts show"></form><div id="legend" role="group" aria-label="Methods"></div>'
+        '<h3 id="shown" aria-live="polite"></h3><div id="charts"></div><p id="note" class="quiet"></p>'
+        '<div id="tip" role="status" hidden></div>'
+        '<div id="chosen" aria-live="polite"></div></section>',
+        '<section aria-labelledby="tables-title"><h2 id="tables-title">Tables</h2>'
+        '<p class="quiet">Mean over cells ± standard deviation over trainings. The best mean of a budget and n is bold.</p>',
+        *(
+            _table(pick(records, task=task), task, metric, unfolded=len(records) < FEW)
+            for task in values(records, "task")
+            for metric in ("c2st", "mmd2")
+        ),
+        "</section>",
+        _times(records),
+    ]
+    return whole(title, body, {"kind": "bench", **_payload(records)})
+
+
+def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
+    tasks = [TASKS.get(task, task) for task in values(records, "task")]
+    trainings = {(json.dumps(_trained(r)), r["cell"]["training"]) for r in records}
+    failed, unsure = sum("failed" in r for r in records), sum(not r["converged"] and "failed" not in r for r in records)
+    facts = [
+        ("Cells", f"{len(records):,}"),
+        ("Trainings", f"{len(trainings):,}"),
+        ("Tasks", ", ".join(tasks)),
+        ("Methods", ", ".join(_named(records))),
+        ("Settings", ", ".join(values(records, "setting"))),
+        ("Budgets", ", ".join(f"{b:,}" for b in values(records, "budget"))),
+        ("Observations", ", ".join(map(str, values(records, "n")))),
+        ("Draws a cell", ", ".join(f"{d:,}" for d in values(records, "draws"))),
+        ("Not converged", f"{unsure:,} of {len(records):,} cells, by the sampler's own checks; {failed:,} refused"),
+        ("Hardware", ", ".join(dict.fromkeys(str(r.get("device", "unknown")) for r in records))),
+    ]
+    listed = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in facts)
+    notes = [
+        (run.get("started", ""), run.get("preset", ""), run.get("only", "") or "all", run.get("executor", ""),
+         f"{run.get('missing', 0):,} of {run.get('cells', 0):,}")
+        for run in runs
+    ]  # fmt: skip
+    listing = table(("started", "preset", "only", "executor", "cells to run"), notes) if notes else ""
+    history = f"<details><summary>Runs into this folder: {len(notes)}</summary>{listing}</details>" if notes else ""
+    return (
+        '<p class="lead">Learned posteriors against true ones. C2ST is the accuracy of telling them apart (0.5: not at all); '
+        "squared MMD is 0 where they agree.</p>"
+        f'<section><h2>What was run</h2><dl class="facts">{listed}</dl>{history}</section>'
+    )
+
+
+def _named(records: Sequence[Record]) -> list[str]:
+    """The methods, with the set sizes where there are several."""
+    named = []
+    for method in values(records, "method"):
+        sizes = values(pick(records, method=method), "m")
+        several = f" (m = {', '.join(map(str, sizes))})" if method == "pf-npse" else ""
+        named.append(METHODS.get(method, method) + several)
+    studies = (("sampler", "other samplers"), ("conservative", "conservative networks"))
+    return named + [words for axis, words in studies if any(r["cell"][axis] for r in records)]
+
+
+def _trained(record: Record) -> dict[str, Any]:
+    drawn = ("training", "parameters", "n", "draws", "sampler")
+    return {name: found for name, found in record["cell"].items() if name not in drawn}
+
+
+def _lines(records: Sequence[Record]) -> list[Series]:
+    return values(records, "series")
+
+
+def _table(records: Sequence[Record], task: str, metric: str, unfolded: bool) -> str:
+    """A task's means: a row for each method and budget, a column for each n."""
+    sizes, budgets = values(records, "n"), values(records, "budget")
+    apart: dict[tuple, list[Record]] = {}
+    for record in records:
+        apart.setdefault((series(record), value(record, "budget"), value(record, "n")), []).append(record)
+    found = {at: point(own, metric) for at, own in apart.items()}
+    best = {
+        (b, n): min((p.mean for (_, budget, size), p in found.items() if p and (budget, size) == (b, n)), default=None)
+        for b in budgets
+        for n in sizes
+    }
+
+    def cell(line: Series, budget: int, n: int) -> str:
+        p = found.get((line, budget, n))
+        if p is None:
+            return '<td class="none">–</td>'
+        return f"<td{' class=best' if p.mean == best[budget, n] else ''}>{escaped(_mean(p))}</td>"
+
+    rows = []
+    for budget in budgets:
+        for line in _lines(records):
+            if any((line, budget, n) in found for n in sizes):
+                cells = "".join(cell(line, budget, n) for n in sizes)
+                rows.append(f"<tr><th scope=row>{escaped(line.label)}</th><td>{budget:,}</td>{cells}</tr>")
+    head = "".join(f"<th scope=col>n = {n}</th>" for n in sizes)
+    label, title = METRICS[metric][0], escaped(TASKS.get(task, task))
+    return (
+        f"<details{' open' if unfolded else ''}><summary>{title}: {escaped(label)}</summary><div class=scroll><table>"
+        f"<caption class=hidden>{escaped(label)} on {title}</caption>"
+        f"<thead><tr><th scope=col>method</th><th scope=col>budget</th>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div></details>"
+    )
+
+
+def _times(records: Sequence[Record]) -> str:
+    rows = []
+    for label in dict.fromkeys(line.label for line in _lines(records)):
+        own = [r["seconds"] for r in records if "seconds" in r and series(r).label == label]
+        if own:
+            draw = sum(s.get("draw", 0.0) for s in own) / len(own)
+            train = sum(s.get("train", 0.0) for s in own) / len(own)
+            rows.append((label, f"{train:.1f}", f"{draw:.2f}"))
+    if not rows:
+        return ""
+    head = ("method", "training, all seeds together", "drawing a cell, with compilation")
+    return f'<section><h2>Seconds</h2><div class="scroll">{table(head, rows)}</div></section>'
+
+
+def _payload(records: Sequence[Record]) -> dict[str, Any]:
+    """The records as short as they can be: lists of numbers, with names looked up."""
+    tasks, lines = values(records, "task"), _lines(records)
+    names = ["task", "line", "budget", "n", "training", "parameters", "converged", *METRICS, "seconds", "key"]
+    rows = [
+        [
+            tasks.index(r["cell"]["task"]), lines.index(series(r)), r["cell"]["budget"], r["cell"]["n"],
+            r["cell"]["training"], r["cell"]["parameters"], int(r["converged"]),
+            *(_short(r["measures"].get(metric)) for metric in METRICS),
+            _short(r.get("seconds", {}).get("draw")), r["key"][:10],
+        ]
+        for r in records
+    ]  # fmt: skip
+    return {
+        "tasks": [TASKS.get(task, task) for task in tasks],
+        "lines": [{**line._asdict(), "label": line.label} for line in lines],
+        "metrics": [{"name": name, "label": label, "perfect": perfect} for name, (label, perfect) in METRICS.items()],
+        "names": names,
+        "rows": rows,
+    }
+
+
+def _mean(p: Point) -> str:
+    text = f"{p.mean:.3f}"
+    return text if p.spread != p.spread else f"{text} ± {p.spread:.3f}"
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.4g}")

@@ -1,0 +1,58 @@
+"""The page of a diagnosis: the verdict in words, the tables, the figures with what to look for, the settings."""
+
+from typing import Any
+
+from scorefold.errors import ScorefoldError
+from scorefold.report import diagnosis_rows as say
+from scorefold.report.page import escaped, gallery, settings_table, table, whole
+
+CAPTIONS = {
+    "ranks": "Ranks of the true parameters among the draws, less what is expected. A line that leaves the grey band is orange: "
+    "∩ or ∪ around 0 is a shift, an S a wrong width.",
+    "coverage": "How often central intervals, and the ellipsoid of all parameters together, hold the truth. Below the diagonal "
+    "the posterior is over-confident.",
+    "highest_density": "The same for regions of highest density, which also notice a lost mode.",
+    "tarp": "TARP: coverage of all parameters jointly, around points that depend on the data.",
+    "contraction": "What the data taught about each parameter, and how far the truth was from the posterior's mean: median, "
+    "half and 90 % of the data sets.",
+}
+OBSERVED = {
+    "predictive": "Data sets simulated from posterior draws, against the observed one. Orange marks are statistics that they "
+    "do not reach.",
+    "influence": "How far the posterior's mean would move without each observation.",
+}
+LEAD = "Parameters were drawn from the prior and data simulated from them; could they have been among the posterior's draws?"
+
+
+def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Can this posterior be trusted?") -> str:
+    """From the summary that `Diagnosis.write` leaves, and its pictures by name."""
+    try:
+        body = _body(summary, pictures)
+    except (KeyError, TypeError) as error:
+        raise ScorefoldError(f"expected the summary that `scorefold diagnose` writes; it has no {error}") from None
+    return whole(title, body, {"kind": "diagnosis", "summary": summary})
+
+
+def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
+    own = {name: png for name, png in pictures.items() if name in OBSERVED}
+    others = {name: png for name, png in pictures.items() if name not in OBSERVED}
+    words, kind = f"{say.verdict(summary)} {say.caveat(summary)}", "good" if summary["good"] else "bad"
+    body = [
+        f'<p class="verdict {kind}">{escaped(words)}</p>',
+        f'<p class="lead">{escaped(LEAD)} {escaped(say.data_sets(summary))}</p>',
+        "<section><h2>Each parameter</h2>", _scrolled(table(say.QUANTITIES, say.quantities(summary))),
+        '<p class="quiet">A width or a centre is only to be read where p is below 5 %; contraction is 0 where nothing was '
+        "learned and 1 where everything is known.</p></section>",
+        "<section><h2>All parameters together</h2>", _scrolled(table(("joint test", "p", ""), say.tests(summary))),
+        '<p class="quiet">Each test alone fails in 5 % of cases if the posterior is right.</p></section>',
+    ]  # fmt: skip
+    if "observed" in summary:
+        found = _scrolled(table(("question", "p", ""), say.observed(summary)))
+        body += ["<section><h2>The observed data set</h2>", found, '<div class="gallery">', *gallery(own, OBSERVED)]
+        body += ["</div></section>"]
+    body += ['<section><h2>Figures</h2><div class="gallery">', *gallery(others, CAPTIONS), "</div></section>"]
+    return [*body, "<section><h2>Settings</h2>", _scrolled(settings_table(summary["settings"])), "</section>"]
+
+
+def _scrolled(inner: str) -> str:
+    return f'<div class="scroll">{inner}</div>'

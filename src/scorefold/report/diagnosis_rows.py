@@ -1,0 +1,97 @@
+"""A diagnosis in words and rows, from its summary: what the terminal and the page both show."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from scorefold.report.page import Row, Words
+
+LEVEL = 0.05
+QUANTITIES = (
+    "parameter", "verdict", "p", "sd, times the right one", "centre, in sd", "90 % interval holds", "contraction"
+)  # fmt: skip
+TESTS = {
+    "SBC": "all ranks (SBC)",
+    "coverage": "central intervals and ellipsoid",
+    "highest density": "highest-density regions and ellipsoid",
+    "TARP": "TARP, points near the data's prediction",
+}
+MOST = 3
+"""Influential observations that are named."""
+
+Summary = Mapping[str, Any]
+
+
+def verdict(summary: Summary) -> str:
+    """Over all."""
+    words = summary["verdict"]
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def data_sets(summary: Summary) -> str:
+    """How many there were, and what became of the others."""
+    found = summary["data sets"]
+    given = "1 observation" if summary["n"] == 1 else f"{summary['n']:,} observations"
+    left_out = (
+        ("failed", "with failed simulations were left out"),
+        ("diverged", "diverged and were left out"),
+        ("not converged", "did not converge"),
+    )
+    said = "".join(f"; {found[name]} {words}" for name, words in left_out if found[name])
+    return f"{found['used']} data sets of {given}, {summary['draws']} draws each{said}."
+
+
+def caveat(summary: Summary) -> str:
+    """Tests that failed although the verdict is good, and what to make of them."""
+    failed = [words for name, words in TESTS.items() if summary["p"][name] < LEVEL]
+    if not summary["good"] or not failed:
+        return ""
+    return f"But {' and '.join(failed)} failed, as in 5 % of cases if all is right: try another seed, or more data sets."
+
+
+def quantities(summary: Summary) -> list[Row]:
+    """A row for each parameter and for the data-dependent quantity."""
+    rows: list[Row] = []
+    for name, one in summary["quantities"].items():
+        row: list[str | Words] = [name, Words(one["verdict"], one["good"]), p_value(one["p"])]
+        if name in summary["contraction"]:
+            held, learned = summary["coverage of 90 % intervals"][name], summary["contraction"][name]
+            row += [f"{one['sd ratio']:.2f}", f"{-one['low by']:+.2f}", f"{held:.0%}", f"{learned:.2f}"]
+        rows.append(row + [""] * (len(QUANTITIES) - len(row)))
+    return rows
+
+
+def tests(summary: Summary) -> list[Row]:
+    """A row for each joint test."""
+    return [
+        (words, p_value(p), Words("passed" if p >= LEVEL else "FAILED", p >= LEVEL))
+        for words, p in ((words, summary["p"][name]) for name, words in TESTS.items())
+    ]
+
+
+def observed(summary: Summary) -> list[Row]:
+    """What is said of the observed data set."""
+    found = summary["observed"]
+
+    def row(words: str, name: str, right: str, wrong: str) -> Row:
+        p = found["p"][name]
+        return words, p_value(p), Words(right if p >= LEVEL else wrong, p >= LEVEL)
+
+    rows = [
+        row("like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
+        row("is its posterior right (local C2ST)?", "local C2ST", "right, as far as can be told",
+            "WRONG here, whatever it is elsewhere"),
+        row("prior predictive", "prior predictive", "the prior's simulations reach it",
+            "the prior's simulations do NOT reach it"),
+        row("posterior predictive", "posterior predictive", "posterior simulations look like it",
+            "posterior simulations do NOT look like it"),
+    ]  # fmt: skip
+    if found["influence"]:
+        order = sorted(range(len(found["influence"])), key=lambda j: -found["influence"][j])
+        moves = ", ".join(f"{j} ({found['influence'][j]:.2f} sd)" for j in order[:MOST])
+        rows.append(("observations that move it most", "", Words(moves)))
+    return rows
+
+
+def p_value(value: float) -> str:
+    """With three digits, or as small."""
+    return f"{value:.3f}" if value >= 0.0015 else "≤0.001"
