@@ -18,7 +18,7 @@ LONGEST = 500
 ASSEMBLY = {"types", "errors", "settings", "disk", "progress", "noise", "sets", "prior", "simulation"}
 ASSEMBLY |= {"networks", "train", "compose", "sample", "methods"}
 ALL = ASSEMBLY | {"pairing", "posterior", "fitting", "artifact", "diagnostics", "tasks", "infer", "bench", "report"}
-ALL |= {"diagnosis", "commands", "demo"}
+ALL |= {"diagnosis", "plots", "commands", "demo"}
 
 # What each room may import, besides itself. A new room needs a line here.
 MAY_IMPORT = {
@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "tasks": {"types", "errors", "noise", "sets", "prior", "simulation", "sample"},
     "config": {"errors", "prior"},
     "diagnosis": ASSEMBLY | {"posterior", "diagnostics", "report"},
+    "plots": {"posterior", "diagnosis", "report", "errors"},
     "infer": ALL,
     "demo": ALL,
     "commands": ALL | {"__init__", "config"},

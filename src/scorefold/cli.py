@@ -12,7 +12,7 @@ from scorefold.commands.diagnose import diagnose
 from scorefold.commands.fit import fit, sample
 from scorefold.commands.report import report
 from scorefold.commands.simulate import simulate, store_app
-from scorefold.commands.usage import folder, known
+from scorefold.commands.usage import aloud, folder, known
 from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def infer(
         int, typer.Option(min=0, help="Of refinement: 60 % of the budget is simulated near this data set's posterior.")
     ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of simulations, training, observations and draws.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for figures, draws and the summary.")] = Path("infer"),
+    out: Annotated[Path, typer.Option(help="Folder for the page, its figures, the draws and the summary.")] = Path("infer"),
     save: Annotated[Path | None, typer.Option(help="Keep the trained model in this new folder, for sf.load.")] = None,
 ) -> None:
     """Simulate, train and draw on a task, and compare with its true posterior."""
@@ -137,12 +137,13 @@ def infer(
     console = _console()
     in_a_set = set_size or methods.usual_set_size(method, n)
     settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler, rounds)
-    result = run.infer(settings, console)
-    run.write(result, out)
+    with aloud():
+        result = run.infer(settings, console)
+    page = run.write(result, out)
     if save is not None:
         result.posterior.save(save)
     console.print(run.table(result))
-    console.print(f"\nFigures, draws and summary are in {out}; start with corner.png.", soft_wrap=True)
+    console.print(f"\nThe page is {page}; its figures, the draws and a summary are beside it.", soft_wrap=True)
     if save is not None:
         console.print(f"The model is in {save}: sf.load({str(save)!r}).", soft_wrap=True)
 

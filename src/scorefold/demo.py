@@ -13,15 +13,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scorefold import tasks
+from scorefold import plots, tasks
 from scorefold.diagnosis import Diagnosis, diagnose
 from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.fitting import fit
 from scorefold.methods.npse import NPSE
 from scorefold.progress import record_time
-from scorefold.report import diagnosis_figures, figures
-from scorefold.report.page import infer_page
+from scorefold.report.infer_page import infer_page
 from scorefold.simulation.run import simulate
 from scorefold.train.fit import Training
 
@@ -82,7 +81,7 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
         "measures": measures, "seconds": seconds, "converged": converged,
         "diverged": any(bool(draws.info.diverged) for draws in drawn), "calibration": checked.summary(),
     }  # fmt: skip
-    _pictures(out, task, posterior, drawn, references, truth, checked)
+    _pictures(out, posterior, drawn, references, truth, checked)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     pictures = {path.stem: path.read_bytes() for path in sorted(out.glob("*.png"))}
     page = out / "report.html"
@@ -90,18 +89,14 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
     return page
 
 
-def _pictures(
-    out: Path, task: Any, posterior: Any, drawn: list, references: list, truth: np.ndarray, checked: Diagnosis
-) -> None:
-    clouds = [draws.theta for draws in drawn]
-    names, shown = task.prior.names, len(COUNTS)
-    sequence = diagnosis_figures.sequence(
-        clouds[:shown], COUNTS, names, "The posterior as observations are added", truth, references=references[:shown]
-    )
-    figures.save(sequence, out / "sequence.png")
-    title = f"{max(COUNTS)} observations, refined"
-    figures.save(figures.corner(clouds[-1], names, references[-1], truth, title), out / "corner.png")
-    history = posterior.history
-    curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, "Training")
-    figures.save(curve, out / "training.png")
-    figures.save(checked.figures()["ranks"], out / "calibration.png")
+def _pictures(out: Path, posterior: Any, drawn: list, references: list, truth: np.ndarray, checked: Diagnosis) -> None:
+    shown = len(COUNTS)
+    said = "The posterior as observations are added"
+    figures = {
+        "sequence": plots.sequence(drawn[:shown], truth, references[:shown], title=said),
+        "corner": plots.pairs(drawn[-1], references[-1], truth, title=f"{max(COUNTS)} observations, refined"),
+        "training": plots.training(posterior, "Training"),
+        "calibration": checked.figures()["ranks"],
+    }
+    for name, figure in figures.items():
+        plots.save(figure, out / f"{name}.png")

@@ -227,7 +227,9 @@ def diagnose(
 
 def _settings(posterior: Posterior, n: int, sims: int, draws: int, seed: int, how: dict[str, Any]) -> dict[str, str | int]:
     made = posterior.made
-    trained = {} if made is None else {"trained on": f"{made.budget:,} simulator calls", "seed of training": made.seed}
+    trained: dict[str, str | int] = {}
+    if made is not None:
+        trained = {"trained on": f"{made.budget:,} simulator calls", "seed of training": made.seed}
     asked = {"data sets": sims, "observations in each": n, "draws for each": draws, "seed": seed}
     return {"method": type(posterior.method).__name__, **trained, **asked, **{word: str(value) for word, value in how.items()}}
 
@@ -277,18 +279,26 @@ def _observed(
     how: dict[str, Any],
 ) -> Observed:
     drawn = posterior.sample(x_obs.reshape(-1, *posterior.shape), OBSERVED_DRAWS, seed, **how)
-    own = int(np.random.SeedSequence(seed, spawn_key=(10,)).generate_state(1)[0])
-    some = np.random.default_rng([seed, 10]).choice(OBSERVED_DRAWS, PREDICTED, replace=False)
-    repeated = replicate(drawn.theta[some], simulator, len(x_obs), own).reshape(PREDICTED, len(x_obs), -1)
-    repeated = repeated[np.isfinite(repeated).all(axis=(1, 2))]
     return Observed(
         drawn,
         misspecification(x_obs, x, seed),
         predictive(x_obs, x),
-        predictive(x_obs, repeated),
+        posterior_predictive(drawn, simulator, seed),
         local_c2st(truth, theta, x, x_obs, drawn.theta, seed),
         _influence(posterior, x_obs, drawn.theta, seed, how),
     )
+
+
+def posterior_predictive(drawn: Draws, simulator: Callable[..., Any], seed: int = 0) -> Predictive:
+    """The observations against data sets of as many, simulated from some of the draws that were made for them."""
+    if drawn.x_obs is None:
+        raise ScorefoldError("expected draws that hold their observations, as posterior.sample returns them")
+    own = int(np.random.SeedSequence(seed, spawn_key=(10,)).generate_state(1)[0])
+    count = min(PREDICTED, len(drawn.theta))
+    some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
+    x_obs = drawn.x_obs.reshape(drawn.observations, -1)
+    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own).reshape(count, len(x_obs), -1)
+    return predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
 
 
 def _influence(posterior: Posterior, x_obs: np.ndarray, theta: np.ndarray, seed: int, how: dict[str, Any]) -> Influence | None:

@@ -1,24 +1,30 @@
 """One run from simulator to draws on a task with a known posterior, and what came of it."""
 
 import json
+import warnings
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from scorefold import tasks
+from scorefold import plots, tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.errors import Diverged, UntrustworthyDraws
 from scorefold.fitting import fit
 from scorefold.posterior import Draws, Posterior
 from scorefold.progress import record_time
-from scorefold.report import figures
+from scorefold.report.infer_page import infer_page
 from scorefold.sample import Info
 from scorefold.simulation.run import simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REFERENCE_SEED = 1
 FROM_PRIOR = 0.4
@@ -52,6 +58,9 @@ class Result(NamedTuple):
     reference: np.ndarray
     measures: dict[str, float]
     seconds: dict[str, float]
+    fewer: list[Draws]
+    """Draws given fewer of the observations, the fewest first."""
+    fewer_references: list[np.ndarray]
 
 
 def infer(settings: Settings, console: Console) -> Result:
@@ -87,13 +96,31 @@ def infer(settings: Settings, console: Console) -> Result:
         "sd ratio, smallest": float(ratio.min()),
         "sd ratio, largest": float(ratio.max()),
     }
-    return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds)
+    fewer = timed("draw given fewer", _fewer, posterior, x_obs, settings, how)
+    fewer_references = [task.reference(x_obs[: one.observations], draws, REFERENCE_SEED) for one in fewer]
+    return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds, fewer, fewer_references)
+
+
+def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings, how: dict[str, str]) -> list[Draws]:
+    """Draws given 1 and given √n of the observations; a refined posterior is for all of them alone."""
+    counts = [] if settings.rounds else [k for k in sorted({1, round(settings.n**0.5)}) if k < settings.n]
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # the table says which
+        for k in counts:
+            with suppress(Diverged):
+                found.append(posterior.sample(x_obs[:k], settings.draws, settings.seed, **how))
+    return found
+
+
+def trust(draws: Draws) -> str:
+    """Whether the draws can be used, in words."""
+    return "converged" if draws.info.converged else "diverged" if draws.info.diverged else "not converged"
 
 
 def table(result: Result) -> Table:
     """Draws against the reference, in words a person can use."""
     m, s = result.measures, result.seconds
-    info = result.draws.info
     grid = Table("draws against the true posterior", "", "perfect", box=None, pad_edge=False, header_style="bold")
     grid.add_row("C2ST (accuracy of telling them apart)", f"{m['C2ST']:.3f}", "0.5")
     grid.add_row("squared MMD", f"{m['squared MMD']:.4f}", "0")
@@ -107,26 +134,51 @@ def table(result: Result) -> Table:
         f"{m['sd ratio, mean']:.2f} ({m['sd ratio, smallest']:.2f} – {m['sd ratio, largest']:.2f})",
         "1",
     )
-    trust = "converged" if info.converged else "diverged" if info.diverged else "not converged"
-    grid.add_row("sampler", trust, "converged")
+    grid.add_row("sampler", trust(result.draws), "converged")
+    for one in result.fewer:
+        grid.add_row(f"sampler, given only {one.observations}", trust(one), "converged")
     for name, value in s.items():
         grid.add_row(f"seconds to {name}", f"{value:.1f}", "")
     return grid
 
 
-def write(result: Result, out: Path) -> None:
-    """Figures, draws and a summary into a folder that exists."""
-    settings, draws, history = result.settings, result.draws, result.posterior.history
+def write(result: Result, out: Path) -> Path:
+    """The page report.html, its figures, the draws and a summary, into a folder that exists."""
+    settings, draws, info = result.settings, result.draws, result.draws.info
     np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
              reference=result.reference)  # fmt: skip
     summary = {"settings": settings._asdict(), "measures": result.measures, "seconds": result.seconds,
-               "converged": bool(draws.info.converged), "diverged": bool(draws.info.diverged)}  # fmt: skip
+               "converged": bool(info.converged), "diverged": bool(info.diverged), "sampler": _said(info),
+               "given fewer": {str(one.observations): trust(one) for one in result.fewer}}  # fmt: skip
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    pictures = {name: plots.save(figure, out / f"{name}.png").read_bytes() for name, figure in _figures(result).items()}
+    page = out / "report.html"
+    page.write_text(infer_page(summary, pictures), encoding="utf-8")
+    return page
+
+
+def _figures(result: Result) -> "dict[str, Figure]":
+    """Those that there is something for, by file name."""
+    settings, draws, simulator = result.settings, result.draws, tasks.get(result.settings.task).simulator
     title = f"{settings.task}, {settings.method}, n = {settings.n}, {settings.budget:,} simulations"
-    figures.save(figures.corner(draws.theta, draws.names, result.reference, result.truth, title), out / "corner.png")
-    if history is not None:  # ABC has none
-        curve = figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
-        figures.save(curve, out / "training.png")
+    found = {
+        "corner": plots.pairs(draws, result.reference, result.truth, title=title),
+        "predictive": plots.predictive(draws, simulator, settings.seed, "Posterior predictive"),
+    }
+    if result.fewer:
+        references = [*result.fewer_references, result.reference]
+        found["sequence"] = plots.sequence([*result.fewer, draws], result.truth, references, title=title)
+    if result.posterior.history is not None:  # ABC has none
+        found["training"] = plots.training(result.posterior, title)
     if isinstance(draws.info, Info):
-        gamma, step, q, stein = (np.asarray(v) for v in (draws.info.gamma, draws.info.step, draws.info.q, draws.info.stein))
-        figures.save(figures.sampler_health(gamma, step, q, stein, title), out / "sampler.png")
+        found["sampler"] = plots.sampler(draws, title)
+    return found
+
+
+def _said(info: Any) -> dict[str, float]:
+    """The single numbers in what a method says of its run; levels have a figure."""
+    return {
+        name.replace("_", " "): float(value)
+        for name, value in info._asdict().items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }

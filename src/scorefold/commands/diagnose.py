@@ -1,12 +1,13 @@
 """`scorefold diagnose`: can this posterior be trusted?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from scorefold.commands.observations import read_observations
 from scorefold.commands.usage import aloud, folder, known
+from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
     from scorefold.posterior import Posterior
@@ -33,44 +34,61 @@ def diagnose(
     """Check a posterior's calibration on simulated data sets, and say in words what is wrong with it."""
     from rich.console import Console
 
-    from scorefold import config as files
     from scorefold import methods
     from scorefold import tasks as room
     from scorefold.artifact import load
     from scorefold.diagnosis import diagnose as verb
+    from scorefold.diagnostics.misspecification import FEWEST
 
     if config and (not model or observe is not None):
         raise typer.BadParameter("goes with MODEL, and without --observe", param_hint="--config")
     if observations and observe is not None:
         raise typer.BadParameter("goes without --observe: one data set at a time", param_hint="--observations")
+    if (observations or observe is not None) and sims < FEWEST:
+        raise typer.BadParameter(f"expected {FEWEST} or more with an observed data set; got {sims}", param_hint="--sims")
     known("--task", lambda: room.get(task))
     known("--method", lambda: methods.get(method))
-    chosen, console = room.get(task), Console()
-    about, prior, simulator, likelihood = {"task": task}, chosen.prior, chosen.simulator, chosen.log_likelihood
-    written = None
-    if config:
-        known("--config", lambda: (files.read(config).prior(), files.read(config).simulator()))
-        written = files.read(config)
-        about, prior, simulator, likelihood = {"simulator": written.function}, written.prior(), written.simulator(), None
+    source, chosen, console = _source(task, config), room.get(task), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
     folder(out)
     shown = console.is_terminal
     with aloud():
         posterior = load(model) if model else _train(chosen, method, budget, n, seed, shown)
-        _belongs(posterior, prior.names, "--config" if config else "--task")
+        _belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
         n = n if x_obs is None else len(posterior.checked(x_obs))
-        given = f"{n} observation{'s' if n > 1 else ''}"
-        title = written.function if written else chosen.title
-        console.print(f"[bold]{title}[/], given {given}: {sims} data sets, {sims * n:,} simulator calls\n")
-        found = verb(posterior, simulator, n, sims, draws, seed, x_obs=x_obs, log_likelihood=likelihood, progress=shown)
-    if model:
-        about["model"] = str(model)
-    if observations:
-        about["observations"] = str(observations)
-    found.write(out, about)
+        given = "1 observation" if n == 1 else f"{n} observations"
+        console.print(f"[bold]{source.title}[/], given {given}: {sims} data sets, {sims * n:,} simulator calls\n")
+        how = {"x_obs": x_obs, "log_likelihood": source.log_likelihood, "progress": shown}
+        found = verb(posterior, source.simulator, n, sims, draws, seed, **how)
+    named = {"simulator": source.title, "model": model, "observations": observations}
+    found.write(out, {word: str(value) for word, value in named.items() if value is not None})
     console.print(found.table())
     console.print(f"\nThe page is {out / 'report.html'}; its figures and a summary are beside it.", soft_wrap=True)
+
+
+class Source(NamedTuple):
+    """Where simulations come from."""
+
+    title: str
+    names: tuple[str, ...]
+    """Of the parameters."""
+    simulator: Any
+    log_likelihood: Any
+
+
+def _source(task: str, config: Path | None) -> Source:
+    from scorefold import config as files
+    from scorefold import tasks as room
+
+    if config is None:
+        chosen = room.get(task)
+        return Source(chosen.title, chosen.prior.names, chosen.simulator, chosen.log_likelihood)
+    try:
+        own = files.read(config)
+        return Source(own.function, own.prior().names, own.simulator(), None)
+    except ScorefoldError as error:
+        raise typer.BadParameter(str(error), param_hint="--config") from None
 
 
 def _belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None:

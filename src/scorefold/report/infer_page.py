@@ -32,6 +32,7 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str =
         for name, found in measures.items()
     ]
     rows.append(("sampler", health, "converged"))
+    rows += [(f"sampler, given only {count}", words, "converged") for count, words in summary.get("given fewer", {}).items()]
     rows += [(f"sampler, {name}", f"{value:.4g}", "") for name, value in summary.get("sampler", {}).items()]
     body = [
         f'<p class="lead">{escaped(lead)}</p>',
