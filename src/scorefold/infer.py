@@ -176,9 +176,9 @@ def _figures(result: Result) -> "dict[str, Figure]":
 
 
 def _said(info: Any) -> dict[str, float]:
-    """The single numbers in what a method says of its run; levels have a figure."""
+    """The single numbers in what a method says of its run; composed scores have a figure instead."""
     return {
         name.replace("_", " "): float(value)
-        for name, value in info._asdict().items()
+        for name, value in ({} if isinstance(info, Info) else info._asdict()).items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }

@@ -18,19 +18,21 @@ from scorefold.report.figures import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORAN
 BAND = "#E4E4E4"
 LEVEL = 0.05
 PANELS = 12
-"""Numbers of an observation, or parameters, shown at most."""
+"""Parameters shown at most."""
+WIDEST = 9.0
+"""Inches."""
 
 
 def all_of(found: Any) -> dict[str, Figure]:
     """Every figure that the diagnosis has something for, by name."""
-    data = f"{len(found.truth)} data sets of {found.n} observations"
+    data = f"{len(found.truth)} data sets of {found.n} observation{'s' if found.n > 1 else ''}"
     figures = {
         "ranks": rank_ecdf(found.sbc.uniformity, found.sbc.names, f"Ranks of the truth: {data}"),
-        "coverage": coverage(found.coverage.uniformity, found.coverage.names, f"Central intervals: {data}"),
+        "coverage": coverage(found.coverage.uniformity, found.coverage.names, f"Central intervals, n = {found.n}"),
         "highest_density": coverage(
-            found.highest_density.uniformity, found.highest_density.names, f"Highest-density regions: {data}"
+            found.highest_density.uniformity, found.highest_density.names, f"Highest-density regions, n = {found.n}"
         ),
-        "tarp": coverage(found.tarp.uniformity, ("TARP",), f"TARP: {data}"),
+        "tarp": coverage(found.tarp.uniformity, ("TARP",), f"TARP, n = {found.n}"),
         "contraction": contraction(
             found.contraction.contraction, found.contraction.z, found.names, f"What was learned: {data}"
         ),
@@ -100,7 +102,8 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
         axes.axvline(reference, color=GREY, lw=0.8, zorder=1)
         _plain(axes, title if axes is left else "")
     right.axvspan(-1.645, 1.645, color=BAND, lw=0, zorder=0)
-    left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.0)
+    left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.03)
+    left.set_ylim(-0.6, dim - 0.4)
     left.set_yticks(np.arange(dim), names)
     left.invert_yaxis()
     left.set_xlabel("contraction\n(0: the prior, 1: all is known)")
@@ -115,7 +118,7 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
     shown = min(len(names), PANELS)
     columns = min(shown, 4)
     rows = -(-shown // columns)
-    figure = _figure(0.4 + 2.3 * columns, 0.9 + 1.7 * rows)
+    figure = _figure(0.4 + max(2.3 * columns, 5.6), 0.9 + (1.7 if columns > 2 else 2.2) * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     shades = _shades(len(clouds))
     for k, axes in enumerate(panels):
@@ -126,9 +129,8 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
             axes.plot(*_marginal(prior[:, k]), color=GREY, lw=1.0, ls=(0, (4, 2)), label="prior" if k == 0 else None)
         for cloud, count, shade in zip(clouds, counts, shades, strict=True):
             axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.5, label=f"n = {count}" if k == 0 else None)
-        for i, (cloud, shade) in enumerate(zip(references, shades, strict=False)):
-            label = "the true posterior" if k == i == 0 else None
-            axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.0, ls=(0, (1, 1.5)), label=label)
+        for cloud, shade in zip(references, shades, strict=False):
+            axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.2, ls=(0, (1, 1.2)))
         if truth is not None:
             axes.axvline(truth[k], color=ORANGE, lw=1.0, label="truth" if k == 0 else None)
         spans = [np.quantile(cloud[:, k], [0.001, 0.999]) for cloud in (clouds if prior is None else [*clouds, prior])]
@@ -140,7 +142,11 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
         axes.spines["left"].set_visible(False)
         axes.xaxis.set_major_locator(MaxNLocator(4))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    figure.legend(loc="outside lower left", ncols=6, frameon=False, fontsize=9)
+    handles, labels = panels[0].get_legend_handles_labels()
+    if len(references):
+        handles.append(Line2D([], [], color=INK, lw=1.2, ls=(0, (1, 1.2))))
+        labels.append("the true posterior")
+    figure.legend(handles, labels, loc="outside lower left", ncols=min(6, max(4, 2 * columns)), frameon=False, fontsize=9)
     return figure
 
 
@@ -151,16 +157,18 @@ def predictive(
     observed = _checked("observed", observed, (len(statistics), None))
     numbers = observed.shape[1]
     replicated = _checked("replicated", replicated, (None, len(statistics), numbers))
-    figure = _figure(max(4.2, 1.6 + 0.3 * numbers), 0.9 + 1.35 * len(statistics))
+    width = min(max(4.2, 1.6 + 0.3 * numbers), WIDEST)
+    thick, mark = min(7.0, 43 * (width - 1) / numbers), min(4.0, 30 * (width - 1) / numbers)
+    figure = _figure(width, 0.9 + 1.35 * len(statistics))
     panels = figure.subplots(len(statistics), 1, sharex=True, squeeze=False)[:, 0]
     place = np.arange(1, numbers + 1)
     for axes, name, seen, values, p in zip(panels, statistics, observed, np.moveaxis(replicated, 1, 0), p_values, strict=True):
         low, q1, q3, high = np.quantile(values, [0.025, 0.25, 0.75, 0.975], axis=0)
-        axes.vlines(place, low, high, color=BLUE_LIGHT, lw=7, label="95 % of simulated data sets")
-        axes.vlines(place, q1, q3, color=BLUE_MID, lw=7, label="half of them")
+        axes.vlines(place, low, high, color=BLUE_LIGHT, lw=thick, label="95 % of simulated data sets")
+        axes.vlines(place, q1, q3, color=BLUE_MID, lw=thick, label="half of them")
         strange = np.asarray(p) < LEVEL
-        axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=4, label="observed")
-        axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=5)
+        axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=mark, label="observed")
+        axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=1.25 * mark)
         axes.set_ylabel(name)
         _plain(axes, title if axes is panels[0] else "")
         axes.margins(y=0.12)

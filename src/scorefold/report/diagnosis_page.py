@@ -23,6 +23,12 @@ OBSERVED = {
 }
 LEAD = "Parameters were drawn from the prior and data simulated from them; could they have been among the posterior's draws?"
 
+READING = (
+    "The sd ratio is the width of the posterior over the right one, the shift that of its centre; read both only where p is "
+    "below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 where nothing was learned and "
+    "1 where everything is known."
+)
+
 
 def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Can this posterior be trusted?") -> str:
     """From the summary that `Diagnosis.write` leaves, and its pictures by name."""
@@ -41,8 +47,7 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
         f'<p class="verdict {kind}">{escaped(words)}</p>',
         f'<p class="lead">{escaped(LEAD)} {escaped(say.data_sets(summary))}</p>',
         "<section><h2>Each parameter</h2>", _scrolled(table(say.QUANTITIES, say.quantities(summary))),
-        '<p class="quiet">A width or a centre is only to be read where p is below 5 %; contraction is 0 where nothing was '
-        "learned and 1 where everything is known.</p></section>",
+        f'<p class="quiet">{escaped(READING)}</p></section>',
         "<section><h2>All parameters together</h2>", _scrolled(table(("joint test", "p", ""), say.tests(summary))),
         '<p class="quiet">Each test alone fails in 5 % of cases if the posterior is right.</p></section>',
     ]  # fmt: skip

@@ -6,9 +6,7 @@ from typing import Any
 from scorefold.report.page import Row, Words
 
 LEVEL = 0.05
-QUANTITIES = (
-    "parameter", "verdict", "p", "sd, times the right one", "centre, in sd", "90 % interval holds", "contraction"
-)  # fmt: skip
+QUANTITIES = ("parameter", "verdict", "p", "sd ratio", "shift, in sd", "90 % holds", "contraction")
 TESTS = {
     "SBC": "all ranks (SBC)",
     "coverage": "central intervals and ellipsoid",

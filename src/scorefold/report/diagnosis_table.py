@@ -27,6 +27,7 @@ def table(summary: diagnosis_rows.Summary) -> Group:
 
 def _grid(head: Sequence[str], rows: Iterable[Row]) -> Table:
     grid = Table(*head, box=None, pad_edge=False, header_style="bold")
+    grid.columns[0].no_wrap = True
     for row in rows:
         grid.add_row(*(Text(cell.text, "" if cell.good else "red") if isinstance(cell, Words) else cell for cell in row))
     return grid
