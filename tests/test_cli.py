@@ -19,7 +19,8 @@ from scorefold.errors import ScorefoldError
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SCOREFOLD = shutil.which("scorefold", path=str(Path(sys.executable).parent))
-FILES = {"corner.png", "training.png", "sampler.png", "draws.npz", "summary.json"}
+PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequence.png"}
+FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}
 # The numbers of tests/test_posterior.py, so that what they compile serves both. With the defaults it takes a minute.
 TINY = sf.NPSE(width=16, depth=1, control=False, training=sf.Training(steps=150, members=2))
 SMALL = {"--budget": "2000", "--n": "5", "--draws": "100", "--seed": "3"}
@@ -110,11 +111,12 @@ def written(tmp_path_factory):
 def test_infer_writes_its_files(written):
     output, out = written
     assert {path.name for path in out.iterdir()} == FILES
-    for name in ("corner.png", "training.png", "sampler.png"):
+    for name in PICTURES:
         assert (out / name).read_bytes().startswith(b"\x89PNG")
         assert 5_000 < (out / name).stat().st_size < 3_000_000
     assert str(out) in output.replace("\n", "")
-    assert "start with corner.png" in output
+    assert "The page is" in output
+    assert (out / "report.html").read_text().count("<figure>") == len(PICTURES)
 
 
 def test_infer_summary(written):
@@ -124,10 +126,11 @@ def test_infer_summary(written):
     assert summary["settings"] == {**asked, "set_size": 1, "rule": None, "sampler": None, "rounds": 0}
     measures = {"squared MMD", "C2ST", "mean shift, root mean square", "mean shift, largest"}
     assert set(summary["measures"]) == measures | {f"sd ratio, {which}" for which in ("mean", "smallest", "largest")}
-    assert set(summary["seconds"]) == {"simulate", "train", "draw, with compilation", "draw again"}
+    assert set(summary["seconds"]) == {"simulate", "train", "draw, with compilation", "draw again", "draw given fewer"}
     assert all(np.isfinite(v) for part in ("measures", "seconds") for v in summary[part].values())
     assert summary["converged"] is True
     assert summary["diverged"] is False
+    assert set(summary["given fewer"]) == {"1", "2"}
     assert f"{summary['measures']['C2ST']:.3f}" in output
     assert "converged" in output
 

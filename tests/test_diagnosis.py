@@ -134,7 +134,8 @@ def test_the_table_names_everything(right):
 def test_what_is_written(right, tmp_path):
     right.write(tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "ranks.png", "coverage.png", "highest_density.png", "tarp.png", "contraction.png", "predictive.png", "diagnosis.json",
+        "ranks.png", "coverage.png", "highest_density.png", "tarp.png", "contraction.png", "predictive.png", "influence.png",
+        "diagnosis.json", "report.html",
     }  # fmt: skip
     summary = json.loads((tmp_path / "out" / "diagnosis.json").read_text(), parse_constant=pytest.fail)
     assert summary["good"] is True
@@ -149,7 +150,8 @@ def test_an_observed_data_set_like_no_other():
     assert found.observed.misspecification.p_value < 0.05
     assert found.observed.posterior_predictive.p_value < 0.05
     assert "UNLIKE" in _printed(found)
-    assert found.observed.influence is None  # these draws have no scores
+    # These draws have no scores: observations are left out one by one. All pull alike, as far as 1,000 draws tell.
+    assert found.observed.influence.distance.shape == (8,)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from PIL import Image
 from chromium import CHROMIUM, Browser
 from pretended import pretended
 from scorefold.errors import ScorefoldError
-from scorefold.report.page import LARGEST, bench_page, infer_page
+from scorefold.report.bench_page import bench_page
+from scorefold.report.diagnosis_page import diagnosis_page
+from scorefold.report.infer_page import infer_page
+from scorefold.report.page import LARGEST
 from scorefold.report.summary import pick, point
 
 RUNS = [{"started": "2026-01-01T00:00:00Z", "preset": "quick", "only": "", "executor": "local", "missing": 3, "cells": 4}]
@@ -25,6 +28,31 @@ SUMMARY = {
     "seconds": {"simulate": 0.5, "train": 20.0},
     "converged": True,
     "diverged": False,
+    "given fewer": {"1": "not converged"},
+    "sampler": {"r hat": 1.002},
+}
+DIAGNOSIS = {
+    "settings": {"simulator": "epidemic:simulate", "method": "NPSE", "data sets": 300, "seed": 0},
+    "n": 8,
+    "data sets": {"simulated": 300, "used": 297, "failed": 2, "diverged": 1, "not converged": 0},
+    "draws": 100,
+    "good": False,
+    "verdict": "NOT calibrated: beta over-confident by about 20%",
+    "quantities": {
+        "beta": {"verdict": "over-confident by about 20%", "good": False, "p": 0.001, "low by": 0.02, "sd ratio": 0.8},
+        "gamma": {"verdict": "well calibrated", "good": True, "p": 0.4, "low by": -0.1, "sd ratio": 0.97},
+        "fit to the data": {"verdict": "well calibrated", "good": True, "p": 0.6, "low by": 0.0, "sd ratio": 1.0},
+    },
+    "coverage of 90 % intervals": {"beta": 0.8, "gamma": 0.89, "all together": 0.82},
+    "contraction": {"beta": 0.95, "gamma": 0.9},
+    "p": {"SBC": 0.001, "coverage": 0.002, "highest density": 0.003, "TARP": 0.2},
+    "seconds": 3.0,
+    "observed": {
+        "verdict": "like the simulated data sets",
+        "p": {"misspecification": 0.3, "local C2ST": 0.01, "prior predictive": 0.4, "posterior predictive": 0.5},
+        "unlike any simulated": [],
+        "influence": [0.1, 0.7, 0.3, 0.2],
+    },
 }
 VOID = {"meta", "img", "br", "input", "link"}
 
@@ -73,6 +101,7 @@ def pages(records):
     return {
         "bench": bench_page(records, RUNS),
         "infer": infer_page(SUMMARY, {"training": picture(), "corner": picture(), "own<1>": picture()}),
+        "diagnosis": diagnosis_page(DIAGNOSIS, {"influence": picture(), "tarp": picture(), "ranks": picture()}),
     }
 
 
@@ -80,7 +109,7 @@ def payload(page):
     return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1], parse_constant=int)
 
 
-@pytest.mark.parametrize("kind", ["bench", "infer"])
+@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis"])
 def test_it_is_one_whole_file_that_refers_to_nothing(pages, kind):
     page = pages[kind]
     reader = Reader(page)
@@ -147,8 +176,29 @@ def test_pictures_are_in_the_page_and_in_order(pages):
         assert Image.open(io.BytesIO(png)).size == (300, 200)
         assert len(png) < len(picture())
     text = " ".join(reader.text)
-    for words in ("0.513", "converged", "pf-npse", "10,000", "Seconds"):
+    for words in ("0.513", "converged", "pf-npse", "10,000", "Seconds", "given only 1", "not converged", "r hat", "1.002"):
         assert words in text
+
+
+def test_a_diagnosis_in_words(pages):
+    reader = Reader(pages["diagnosis"])
+    text = " ".join(reader.text)
+    for words in (
+        "NOT calibrated: beta over-confident by about 20%.", "297 data sets of 8 observations, 100 draws each",
+        "2 with failed simulations were left out", "0.80", "-0.02", "+0.10", "fit to the data", "FAILED", "passed",
+        "WRONG here", "1 (0.70 sd), 2 (0.30 sd), 3 (0.20 sd)", "epidemic:simulate",
+    ):  # fmt: skip
+        assert words in text
+    assert [image["alt"].split(":")[0] for image in reader.images] == ["influence", "ranks", "tarp"]
+    assert pages["diagnosis"].count('class="words bad"') == 1 + 3 + 1
+
+
+def test_a_good_diagnosis_does_not_hide_a_test_that_failed():
+    good = {**DIAGNOSIS, "good": True, "verdict": "well calibrated", "p": {**DIAGNOSIS["p"], "SBC": 0.5, "coverage": 0.5}}
+    del good["observed"]
+    text = " ".join(Reader(diagnosis_page(good, {})).text)
+    assert "But highest-density regions and ellipsoid failed" in text
+    assert "The observed data set" not in text
 
 
 @pytest.mark.parametrize(
@@ -156,6 +206,7 @@ def test_pictures_are_in_the_page_and_in_order(pages):
     [
         (lambda: bench_page([], []), "expected records"),
         (lambda: infer_page({"settings": {}}, {}), "measures"),
+        (lambda: diagnosis_page({"settings": {}}, {}), "scorefold diagnose"),
         (lambda: infer_page(SUMMARY, {"corner": b"no picture"}), "PNG"),
     ],
 )
@@ -200,7 +251,7 @@ COUNT = "document.querySelectorAll('{}').length"
 
 @in_chromium
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, False), (390, True)])
-@pytest.mark.parametrize("kind", ["bench", "infer"])
+@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis"])
 def test_it_renders_within_its_width(browser, files, kind, width, dark):
     browser.open(files / f"{kind}.html", width=width, dark=dark)
     assert browser.run("document.documentElement.scrollWidth") <= width

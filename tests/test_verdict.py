@@ -38,6 +38,15 @@ def test_the_parameter_that_is_wrong_is_named(fault, says):
     assert found.overall.words == f"NOT calibrated: a {first.words}"
 
 
+@pytest.mark.parametrize(("by", "says"), [(50.0, "up"), (-50.0, "down")])
+def test_beyond_all_draws_only_the_shift_can_be_seen(by, says):
+    w = world(1)
+    found = sbc(w.truth, w.draws + by, w.names)
+    assert np.isfinite(found.sd_ratio).all()
+    said = verdicts(found, np.ones(2)).each[0].words
+    assert re.fullmatch(rf"shifted {says} by [23] sd or more", said)
+
+
 def test_the_prior_is_called_the_prior():
     found = words(2, fault="prior")
     assert found.overall.words == "NOT calibrated: it returns the prior, whatever the data"

@@ -25,8 +25,8 @@ LEAD = "Parameters were drawn from the prior and data simulated from them; could
 
 READING = (
     "The sd ratio is the width of the posterior over the right one, the shift that of its centre; read both only where p is "
-    "below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 where nothing was learned and "
-    "1 where everything is known."
+    "below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 where nothing was learned, "
+    "and 1 where everything is known."
 )
 
 
