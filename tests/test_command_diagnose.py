@@ -71,7 +71,7 @@ def test_own_simulator_and_observations(own, tmp_path):
     argv = [own / "model", "--config", own / "own.toml", "--observations", own / "x.csv", "--sims", 40, "--draws", 40]
     result = call("diagnose", *argv, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "own_line:simulate, given 3 observations: 40 data sets, 120 simulator calls" in result.output
+    assert "own.toml, given 3 observations: 40 data sets, 120 simulator calls" in result.output.replace("\n", "")
     assert "observations that move it most" in result.output
     summary = json.loads((tmp_path / "diagnosis.json").read_text(), parse_constant=pytest.fail)
     assert summary["settings"]["observations"] == str(own / "x.csv")

@@ -22,7 +22,9 @@ def test_lines_outside_the_band_are_orange_and_named(fault, tmp_path):
     figure = figures.rank_ecdf(found.uniformity, found.names, "ranks")
     colours = [line.get_color() for line in figure.axes[0].get_lines()]
     assert colours.count(ORANGE) == (found.p_values < 0.05).sum() == (8 if fault else 0)
-    assert ("a" in labels(figure)) == bool(fault)
+    farthest = found.names[np.abs(found.uniformity.seen - found.uniformity.at).max(axis=1).argmax()]
+    assert (farthest in labels(figure)) == bool(fault)
+    assert ("2 more outside" if fault else "8 inside the band") in labels(figure)
     low, high = figure.axes[0].get_ylim()
     shown = np.concatenate([line.get_ydata() for line in figure.axes[0].get_lines()])
     assert low <= shown.min() <= shown.max() <= high

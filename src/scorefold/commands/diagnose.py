@@ -86,7 +86,7 @@ def _source(task: str, config: Path | None) -> Source:
         return Source(chosen.title, chosen.prior.names, chosen.simulator, chosen.log_likelihood)
     try:
         own = files.read(config)
-        return Source(own.function, own.prior().names, own.simulator(), None)
+        return Source(f"{own.function} of {config}", own.prior().names, own.simulator(), None)
     except ScorefoldError as error:
         raise typer.BadParameter(str(error), param_hint="--config") from None
 

@@ -146,7 +146,7 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
     if len(references):
         handles.append(Line2D([], [], color=INK, lw=1.2, ls=(0, (1, 1.2))))
         labels.append("the true posterior")
-    figure.legend(handles, labels, loc="outside lower left", ncols=min(6, max(4, 2 * columns)), frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="outside lower left", ncols=6 if columns > 2 else 5, frameon=False, fontsize=9)
     return figure
 
 
@@ -203,18 +203,20 @@ def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "")
 
 
 def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], shape: Any) -> None:
-    """One line each; those that leave the band in shades of orange with their names, the others in shades of blue."""
-    bad = [k for k, p in enumerate(uniformity.p_values) if p < LEVEL]
+    """One line each: those that leave the band in orange, the farthest with their names, the others in blue."""
+    reach = np.abs(uniformity.seen - uniformity.at).max(axis=1)
+    bad = sorted((k for k, p in enumerate(uniformity.p_values) if p < LEVEL), key=lambda k: -reach[k])
     good = [k for k in range(len(names)) if k not in bad]
-    few = len(names) <= 6
     styles = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 2, 1, 2, 1, 2)), (0, (2, 1))]
-    for colour, some in ((BLUE, good), (ORANGE, bad)):
+    few = len(names) <= len(styles)
+    for colour, some, others in ((BLUE, good, "{} inside the band"), (ORANGE, bad, "{} more outside")):
+        named = len(some) if few else len(styles) if colour == ORANGE else 0
         for i, k in enumerate(some):
-            named = few or (colour == ORANGE and i < len(styles))
-            label = names[k] if named else (f"{len(some)} inside the band" if colour == BLUE and i == 0 else None)
-            style: Any = styles[i % len(styles)] if named else "-"
-            axes.plot(at, shape(uniformity.seen[k]), color=colour, lw=1.4 if named else 0.8, ls=style,
-                      alpha=1.0 if named else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip
+            own = i < named
+            label = names[k] if own else others.format(len(some) - named) if i == named else None
+            style: Any = styles[i] if own else "-"
+            axes.plot(at, shape(uniformity.seen[k]), color=colour, lw=1.4 if own else 0.8, ls=style,
+                      alpha=1.0 if own else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip
 
 
 def _band(names: Sequence[str]) -> str:
