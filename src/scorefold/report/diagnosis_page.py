@@ -19,7 +19,7 @@ CAPTIONS = {
 OBSERVED = {
     "predictive": "Data sets simulated from posterior draws, against the observed one. Orange marks are statistics that they "
     "do not reach.",
-    "influence": "How far the posterior's mean would move without each observation.",
+    "influence": "How far the posterior's mean would move without each observation, counted from 0.",
 }
 LEAD = "Parameters were drawn from the prior and data simulated from them; could they have been among the posterior's draws?"
 

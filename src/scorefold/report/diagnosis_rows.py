@@ -6,7 +6,7 @@ from typing import Any
 from scorefold.report.page import Row, Words
 
 LEVEL = 0.05
-QUANTITIES = ("parameter", "verdict", "p", "sd ratio", "shift, in sd", "90 % holds", "contraction")
+QUANTITIES = ("parameter", "verdict", "p", "sd\nratio", "shift\nin sd", "90 %\nholds", "contraction")
 TESTS = {
     "SBC": "all ranks (SBC)",
     "coverage": "central intervals and ellipsoid",
