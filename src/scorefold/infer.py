@@ -15,7 +15,7 @@ from scorefold import plots, tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
-from scorefold.errors import Diverged, UntrustworthyDraws
+from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.fitting import fit
 from scorefold.posterior import Draws, Posterior
 from scorefold.progress import record_time
@@ -161,10 +161,9 @@ def _figures(result: Result) -> "dict[str, Figure]":
     """Those that there is something for, by file name."""
     settings, draws, simulator = result.settings, result.draws, tasks.get(result.settings.task).simulator
     title = f"{settings.task}, {settings.method}, n = {settings.n}, {settings.budget:,} simulations"
-    found = {
-        "corner": plots.pairs(draws, result.reference, result.truth, title=title),
-        "predictive": plots.predictive(draws, simulator, settings.seed, "Posterior predictive"),
-    }
+    found = {"corner": plots.pairs(draws, result.reference, result.truth, title=title)}
+    with suppress(ScorefoldError):  # draws that are far off may have no finite simulations
+        found["predictive"] = plots.predictive(draws, simulator, settings.seed, "Posterior predictive")
     if result.fewer:
         references = [*result.fewer_references, result.reference]
         found["sequence"] = plots.sequence([*result.fewer, draws], result.truth, references, title=title)
@@ -180,5 +179,5 @@ def _said(info: Any) -> dict[str, float]:
     return {
         name.replace("_", " "): float(value)
         for name, value in ({} if isinstance(info, Info) else info._asdict()).items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
     }
