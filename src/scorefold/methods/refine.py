@@ -32,6 +32,7 @@ from scorefold.methods.modes import Split, deepest_valley
 from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
 from scorefold.methods.refined import RefinedPosterior, Round, draw_in_region
 from scorefold.networks.control import Control
+from scorefold.posterior import Made
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.simulation.cases import Simulations, split
 from scorefold.simulation.run import SMALLEST_BUDGET, simulate
@@ -122,7 +123,17 @@ def refine(
         state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
         if not settled:
             region = None
-    return _refined(start, local, x, done)
+    refined = _refined(start, local, x, done)
+    object.__setattr__(refined, "made", _made(start.made, seed, done))
+    return refined
+
+
+def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
+    """Where it comes from: what the start came from, and all rounds."""
+    if before is None:
+        return None
+    budget, failed = (sum(getattr(one, name) for one in done) for name in ("simulations", "failed"))
+    return before._replace(seed=seed, budget=before.budget + budget, failed=before.failed + failed)
 
 
 def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, done: list[Round]) -> RefinedPosterior:
