@@ -28,6 +28,7 @@ from scorefold.methods.nle import NLE
 from scorefold.methods.npe import NPE, FlowPosterior
 from scorefold.methods.npse import NPSE
 from scorefold.methods.nre import NRE
+from scorefold.methods.refined import RefinedPosterior
 from scorefold.methods.summed import SummedPosterior
 from scorefold.networks.embedding import Attention, Convolution
 from scorefold.posterior import FORMAT, Frame, Made, Posterior, checked_path
@@ -39,6 +40,7 @@ POSTERIORS: dict[str, type[Posterior]] = {
     "abc": AbcPosterior,
     "composed": ComposedPosterior,
     "flow": FlowPosterior,
+    "refined": RefinedPosterior,
     "summed": SummedPosterior,
 }
 
@@ -87,7 +89,8 @@ def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:
         if not isinstance(method, Method):
             raise ModelError(f"expected a method; got {method!r:.80}")
         prior = config["prior"]
-        described.check(prior)
+        if described.check(prior) == "proposal":
+            raise ModelError("expected a prior; got a proposal in place of one")
         shape = tuple(strict.whole(n, "an axis", 1, 2**31) for n in strict.listed(config["shape"], "the shape", MOST_AXES))
         frame = Frame(method, len(prior["names"]), prior["kind"] != "draws", shape, found.header.numbers)
         made = _made(config["made"])
