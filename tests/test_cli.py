@@ -130,7 +130,7 @@ def test_infer_summary(written):
     assert all(np.isfinite(v) for part in ("measures", "seconds") for v in summary[part].values())
     assert summary["converged"] is True
     assert summary["diverged"] is False
-    assert set(summary["given fewer"]) == {"1", "2"}
+    assert set(summary["given fewer"]) == {"1"}
     assert f"{summary['measures']['C2ST']:.3f}" in output
     assert "converged" in output
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REFERENCE_SEED = 1
+SEVERAL = 8
+"""Observations of which some are shown, between one and all of them."""
 FROM_PRIOR = 0.4
 """Share of the budget, if the rest is for refinement."""
 
@@ -102,8 +104,8 @@ def infer(settings: Settings, console: Console) -> Result:
 
 
 def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings, how: dict[str, str]) -> list[Draws]:
-    """Draws given 1 and given √n of the observations; a refined posterior is for all of them alone."""
-    counts = [] if settings.rounds else [k for k in sorted({1, round(settings.n**0.5)}) if k < settings.n]
+    """Draws given 1 of the observations and, of many, given √n; a refined posterior is for all of them alone."""
+    counts = [] if settings.rounds or settings.n == 1 else [1, round(settings.n**0.5)] if settings.n >= SEVERAL else [1]
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # the table says which
