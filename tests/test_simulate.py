@@ -276,10 +276,10 @@ def test_too_many_failures_are_refused(part):
         simulate(PRIOR, fails_often, 400, max_failures=0.9)
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_observations_beyond_single_precision_are_refused():
-    with pytest.raises(ScorefoldError, match=r"fit in single precision .* taking logarithms"):
-        simulate(PRIOR, lambda theta, rng: 1e39, 100)
+@pytest.mark.parametrize("value", [1.1e37, -2e37, 1e39])
+def test_observations_beyond_single_precision_are_refused(value):
+    with pytest.raises(SimulatorError, match=r"gave numbers that do not fit in single precision.*take logarithms"):
+        simulate(PRIOR, lambda theta, rng: value, 100)
 
 
 @pytest.mark.parametrize(

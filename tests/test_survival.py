@@ -188,6 +188,7 @@ def test_what_cannot_be_stored_is_not_simulated(tmp_path):
         ({"workers": 1.5}, "workers to be a whole number"),
         ({"timeout": 0}, "timeout to be a positive number of seconds; got 0"),
         ({"timeout": np.inf, "workers": 1}, "timeout to be a positive number of seconds; got inf"),
+        ({"timeout": True}, "timeout to be a positive number of seconds; got True"),
         ({"memory": -5}, "memory to be a positive number of bytes; got -5"),
         ({"max_failures": 1.5}, r"max_failures to be a fraction from 0 to 1; got 1\.5"),
         ({"workers": 0, "timeout": 1.0}, "only for simulators that run in worker processes; got them with workers=0"),
@@ -236,6 +237,37 @@ def test_batches_go_into_the_store_the_same_in_all_pieces(tmp_path, monkeypatch)
     with pytest.warns(ScorefoldWarning, match="NaN"):
         here = simulate(PRIOR, batched_echo, 1_000, seed=4)
     np.testing.assert_allclose(whole.x, here.x, rtol=1e-6)
+
+
+WIDE = Prior({"size": stats.uniform(36, 3)})
+
+
+def beyond(theta, rng):
+    return np.array([1.0, 10.0 ** theta[0]])
+
+
+@Batched
+def batched_beyond(theta, keys):
+    return jnp.column_stack([jnp.ones(len(theta)), 10.0 ** theta[:, 0]])
+
+
+@pytest.mark.parametrize("simulator", [beyond, batched_beyond])
+def test_numbers_beyond_single_precision_fail_the_same_in_every_way(tmp_path, simulator):
+    """Of 10^36 … 10^39 a third is within ±1e37; the rest, infinite in float32 or not, has a status and is left out."""
+    ways = (
+        [{}, {"store": tmp_path}] if isinstance(simulator, Batched) else [{}, {"workers": 0}, {"store": tmp_path, "workers": 1}]
+    )
+    for how in ways:
+        with pytest.warns(
+            ScorefoldWarning, match=r"of 300 simulations (gave numbers that do not fit|gave NaN|failed .*not finite)"
+        ):
+            sims = simulate(WIDE, simulator, 300, max_failures=0.9, **how)
+        wanted = WIDE.sample(300, 0)
+        np.testing.assert_array_equal(sims.theta, wanted[wanted[:, 0] <= 37])
+        assert sims.x.max() <= 1e37
+    assert set(statuses(tmp_path)) == {STATUS.index("ok"), STATUS.index("not finite")}
+    with pytest.raises(SimulatorError, match=r"(?s)got \d+ of \d+: \d+ not finite.*first to fail was simulation"):
+        simulate(WIDE, simulator, 300, **ways[-1])
 
 
 # Faults
@@ -303,6 +335,15 @@ def test_failing_too_often_stops_the_run_and_shows_the_first(tmp_path, workers):
     assert 'raise ZeroDivisionError("no susceptibles left")' in message
     there = Store.open(tmp_path)
     assert 0 < there.stop() < 5_000, "what was finished stays, and the rest was not tried"
+
+
+def test_a_store_with_too_many_failures_is_refused_again(tmp_path):
+    how = {"store": tmp_path, "workers": 0}
+    with pytest.warns(ScorefoldWarning, match=r"simulations failed \(\d+ raised\)"):
+        simulate(PRIOR, simulators.raises, 300, max_failures=0.9, **how)
+    first = int(np.flatnonzero(PRIOR.sample(300, 0)[:, 0] > -0.5)[0])
+    with pytest.raises(SimulatorError, match=rf"of 300: \d+ raised.*\n.*simulation {first}, θ = \(a = .*, in an earlier run"):
+        simulate(PRIOR, simulators.raises, 300, max_failures=0.5, **how)
 
 
 @pytest.mark.parametrize(("max_failures", "stops"), [(0.0, True), (0.3, True), (0.9, False), (1.0, False)])

@@ -14,7 +14,7 @@ import numpy as np
 from scorefold.errors import SimulatorError
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.engine import LEAST, Gaps, Guard, Rows
-from scorefold.simulation.one import NOT_FINITE, OK, Block, Outcome
+from scorefold.simulation.one import NOT_FINITE, OK, STATUS, Block, Outcome, not_finite, rounded
 from scorefold.types import Array, new_key
 
 BATCH = 1_024
@@ -61,13 +61,12 @@ class Compiled:
         began = time.perf_counter()
         x = run_batch(self._function, padded, self._keys(jnp.arange(first, first + batch)))[start - first : stop - first]
         each = (time.perf_counter() - began) / batch
-        with np.errstate(over="ignore"):
-            x = x.astype(np.float32)
-        bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-        x[bad] = 0
-        failure = (start + int(bad.argmax()), "not finite: it returned NaN or infinity") if bad.any() else None
-        status = np.where(bad, NOT_FINITE, OK).astype(np.uint8)
-        return Block(start, x, status, np.full(len(x), each, np.float32), failure)
+        single, good = rounded(x)
+        single[~good] = 0
+        at = int(good.argmin())
+        failure = None if good.all() else (start + at, f"{STATUS[NOT_FINITE]}: {not_finite(x[at])}")
+        status = np.where(good, OK, NOT_FINITE).astype(np.uint8)
+        return Block(start, single, status, np.full(len(x), each, np.float32), failure)
 
 
 def _together(parts: list[Block]) -> Block:

@@ -80,12 +80,12 @@ def fill(
             take(seen)
             guard.see(seen)
     sink.finish(budget)
-    guard.finish()
     if isinstance(sink, Memory):
         sims = sink.simulations(order.prior, order.planned, order.set_size, order.seed)
     else:
         sims = sink.simulations(budget, order.planned)
     counts = sink.counts(budget) if sims.failed else {}
+    guard.finish(counts, lambda: sink.first_failed(budget))
     return sims, f"failed ({', '.join(f'{n:,} {name}' for name, n in counts.items() if n and name != STATUS[OK])})"
 
 

@@ -65,13 +65,20 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
     seconds = time.perf_counter() - began
     if shape is not None and x.shape != shape:
         return Outcome(SHAPE, None, seconds, wrong_shape(shape, x.shape))
-    if not np.isfinite(x).all():
-        return Outcome(NOT_FINITE, None, seconds, f"it returned NaN or infinity: {x!r:.200}")
+    (single,), (good,) = rounded(x[None])
+    return Outcome(OK, single, seconds) if good else Outcome(NOT_FINITE, None, seconds, not_finite(x))
+
+
+def rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST."""
     with np.errstate(over="ignore"):
-        x = x.astype(np.float32, order="C")
-    if not (np.abs(x) <= LARGEST).all():
-        return Outcome(NOT_FINITE, None, seconds, TOO_LARGE)
-    return Outcome(OK, x, seconds)
+        single = x.astype(np.float32, order="C")
+    return single, (np.abs(single) <= LARGEST).reshape(len(x), -1).all(axis=1)
+
+
+def not_finite(x: np.ndarray) -> str:
+    """What is wrong with such an observation."""
+    return TOO_LARGE if np.isfinite(x).all() else f"it returned NaN or infinity: {x!r:.200}"
 
 
 def wrong_shape(shape: tuple[int, ...], got: tuple[int, ...]) -> str:

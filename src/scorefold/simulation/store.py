@@ -255,6 +255,11 @@ class Store:
             total += np.bincount(part["status"], minlength=len(STATUS))
         return dict(zip(STATUS, total.tolist(), strict=True))
 
+    def first_failed(self, stop: int) -> int:
+        """The first simulation that is not ok; `stop` if all are."""
+        failed = (start + np.flatnonzero(part["status"] != OK) for start, part in self.read(stop))
+        return next((int(some[0]) for some in failed if len(some)), stop)
+
     def runtimes(self, start: int, stop: int) -> np.ndarray:
         """Seconds of simulations start … stop-1; NaN where they were not kept."""
         return self._runtimes.read(start, stop)
