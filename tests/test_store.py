@@ -440,3 +440,20 @@ def test_other_folders_are_left_alone(tmp_path):
 def test_every_status_has_a_name():
     assert STATUS[OK] == "ok"
     assert len(set(STATUS)) == 7
+
+
+@pytest.mark.parametrize("path", [3, None, b"store", "a\0b", ""])
+@pytest.mark.usefixtures("unchecked")
+def test_paths_that_are_none(path):
+    with pytest.raises(ScorefoldError, match="expected the path of a folder"):
+        Store.open(path)
+
+
+@pytest.mark.parametrize(
+    ("stop", "message"), [(-1, "got -1"), (1.5, "got 1.5"), ("x", "got 'x'"), (2**70, "first of them number 20")]
+)
+@pytest.mark.usefixtures("unchecked")
+def test_numbers_of_simulations_that_are_none(tmp_path, stop, message):
+    store = filled(tmp_path, 20)
+    with pytest.raises(ScorefoldError, match=message):
+        store.simulations(stop)

@@ -4,6 +4,7 @@ The short form; the numbers that are promised are in the tests marked `full`. No
 the kills, and the outcome must not depend on them.
 """
 
+import errno
 import hashlib
 import os
 import signal
@@ -22,6 +23,7 @@ import pytest
 from scipy import stats
 
 import plain_simulators as simulators
+from scorefold.disk import durable
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.simulation import compiled, description, engine
@@ -166,6 +168,24 @@ def test_two_drivers_on_one_store_do_no_harm(tmp_path, in_process):
     for sims in results:
         assert_same(sims, in_process[1])
     assert len(results) == 2
+
+
+def test_a_full_disk_loses_nothing(tmp_path, in_process, monkeypatch):
+    real, calls = durable.write_once, iter(range(1_000))
+
+    def write_once(*args):
+        if next(calls) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args)
+
+    how = {"set_size": 3, "seed": 4, "store": tmp_path, "workers": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_once", write_once)
+        with pytest.raises(ScorefoldError, match=r"No space left on device.* kept"):
+            simulate(PRIOR, simulators.echo, 300, **how)
+    assert 0 < Store.open(tmp_path).stop() < 300
+    simulate(PRIOR, simulators.echo, 300, **how)
+    assert digest(tmp_path) == in_process[0]
 
 
 def test_what_cannot_be_stored_is_not_simulated(tmp_path):
@@ -359,7 +379,10 @@ def test_how_many_failures_are_too_many_is_a_choice(max_failures, stops):
 
 @pytest.mark.parametrize(
     ("simulator", "max_failures", "tried", "how"),
-    [(simulators.crashes, 0.5, "24", "crashed.*SIGSEGV"), (simulators.text, 1.0, "100", "raised.*ValueError")],
+    [
+        (simulators.crashes, 0.5, "24", "crashed.*SIGSEGV"),
+        (simulators.text, 1.0, "100", "raised.*expected an observation to be numbers"),
+    ],
 )
 def test_a_simulator_that_never_works_leaves_no_store(tmp_path, simulator, max_failures, tried, how):
     with pytest.raises(SimulatorError, match=rf"(?s)got {tried} of {tried}: .*first to fail was simulation 0, .*{how}"):

@@ -30,7 +30,7 @@ from scorefold.methods.npse import NPSE
 from scorefold.methods.nre import NRE
 from scorefold.methods.summed import SummedPosterior
 from scorefold.networks.embedding import Attention, Convolution
-from scorefold.posterior import FORMAT, Frame, Made, Posterior, checked_path
+from scorefold.posterior import FORMAT, Frame, Made, Posterior
 from scorefold.prior import described
 from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
 from scorefold.train.fit import Training
@@ -72,7 +72,7 @@ MOST_PACKAGES = 50
 
 def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = None) -> Posterior:
     """The posterior that was saved in this folder. An embedding of the user's own must be given again, as a function."""
-    path = checked_path(folder)
+    path = settings.folder(folder)
     try:
         return _load(path, embedding)
     except ScorefoldError as error:

@@ -199,7 +199,7 @@ class Posterior(ABC):
 
         A model that is there already is replaced only with `overwrite`, and anything else never.
         """
-        path = checked_path(folder)
+        path = settings.folder(folder)
         if not isinstance(overwrite, bool):
             raise ScorefoldError(f"expected overwrite to be True or False; got {overwrite!r:.60}")
         if path.is_symlink() or path.exists():
@@ -344,13 +344,6 @@ class Posterior(ABC):
                 f"{x.flat[np.abs(x).argmax()]:.3g}"
             )
         return x.reshape(len(x), -1)
-
-
-def checked_path(folder: Any) -> Path:
-    """A path, or a ScorefoldError."""
-    if not isinstance(folder, str | os.PathLike) or not str(folder) or "\0" in str(folder):
-        raise ScorefoldError(f"expected the path of a folder; got {folder!r:.80}")
-    return Path(folder)
 
 
 def _depth(value: Any) -> int:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import settings
 from scorefold.errors import SimulatorError
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.engine import LEAST, Gaps, Guard, Rows
@@ -37,7 +38,7 @@ class Compiled:
             x = jax.eval_shape(self._function, jax.ShapeDtypeStruct((BATCH, self.dim), jnp.float32), keys)
         except Exception as error:
             raise _failed((BATCH, self.dim), error) from error
-        checked(x.shape, BATCH)
+        checked(getattr(x, "shape", ()), BATCH)
         return tuple(x.shape[1:]), []
 
     def blocks(self, gaps: Gaps, theta: Rows, shape: tuple[int, ...]) -> Iterator[Block]:
@@ -77,7 +78,7 @@ def _together(parts: list[Block]) -> Block:
 def run_batch(function: Callable[..., Array], theta: np.ndarray, keys: Array) -> np.ndarray:
     """One observation for each row of θ, as float64."""
     try:
-        x = np.asarray(function(jnp.asarray(theta, jnp.float32), keys), np.float64)
+        x = settings.numbers("observations", function(jnp.asarray(theta, jnp.float32), keys))
     except Exception as error:
         raise _failed(theta.shape, error) from error
     checked(x.shape, len(theta))

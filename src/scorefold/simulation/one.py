@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scorefold import settings
+
 OK, RAISED, NOT_FINITE, SHAPE, TIMEOUT, CRASHED, MEMORY = range(7)
 STATUS = ("ok", "raised", "not finite", "wrong shape", "timed out", "crashed", "out of memory")
 """Names of the status codes, by code."""
@@ -57,7 +59,7 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
     """Call the simulator once; `shape` is what the observation should have, None while nobody knows."""
     began = time.perf_counter()
     try:
-        x = np.asarray(simulator(theta.copy(), stream(seed, index)), np.float64)
+        x = settings.numbers("an observation", simulator(theta.copy(), stream(seed, index)))
     except MemoryError:
         return Outcome(MEMORY, None, time.perf_counter() - began, traceback.format_exc())
     except (Exception, SystemExit):
@@ -73,7 +75,7 @@ def rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST."""
     with np.errstate(over="ignore"):
         single = x.astype(np.float32, order="C")
-    return single, (np.abs(single) <= LARGEST).reshape(len(x), -1).all(axis=1)
+    return single, np.all(np.abs(single).reshape(len(x), -1) <= LARGEST, axis=1)
 
 
 def not_finite(x: np.ndarray) -> str:
