@@ -69,7 +69,7 @@ class Draws:
         if self.x_obs is not None:
             groups["observed_data"] = {"x": self.x_obs}
         if posterior_predictive is not None:
-            replicated = np.asarray(posterior_predictive, np.float64)
+            replicated = settings.numbers("posterior_predictive", posterior_predictive)
             if self.x_obs is not None and replicated.shape != (len(self.theta), *self.x_obs.shape):
                 raise ScorefoldError(
                     f"expected posterior_predictive of shape {(len(self.theta), *self.x_obs.shape)}, a data set for each draw; "
@@ -263,7 +263,7 @@ class Posterior(ABC):
         settings.count("draws", draws, 1)
         settings.count("seed", seed, 0)
         self._check_options(how)
-        x = np.asarray(x_obs)
+        x = settings.numbers("x_obs", x_obs)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
             raise ScorefoldError(
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
