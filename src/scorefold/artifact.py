@@ -9,6 +9,7 @@ Nothing in the folder is executed or trusted. Classes come from the literal list
 Everything that is wrong is one ModelError.
 """
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,8 @@ def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:
         prior = config["prior"]
         described.check(prior)
         shape = tuple(strict.whole(n, "an axis", 1, 2**31) for n in strict.listed(config["shape"], "the shape", MOST_AXES))
+        if math.prod(shape) > found.header.numbers:  # every kind keeps the scale of each number of an observation
+            raise ModelError(f"expected the weights for observations {shape}; the file is too small for them")
         frame = Frame(method, len(prior["names"]), prior["kind"] != "draws", shape, found.header.numbers)
         made = _made(config["made"])
         if not isinstance(config["trained"], dict):
