@@ -406,6 +406,7 @@ def test_another_version_or_name_may_continue(tmp_path):
         (lambda d: d.pop("seed"), "; seed cannot be read"),
         (lambda d: d.update(seed=True), "; seed cannot"),
         (lambda d: d.update(rows=0), "counts and shapes"),
+        (lambda d: d.update(rows=2**31), "counts and shapes"),
         (lambda d: d.update(shape=[-1]), "counts and shapes"),
         (lambda d: d.update(shape=["3"]), "counts and shapes"),
         (lambda d: d["prior"].update(kind="pickle"), "the kinds are"),
@@ -421,7 +422,7 @@ def test_a_changed_description_is_refused(tmp_path, change, message):
         Store.open(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "null"])
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", "[" * 100_000])
 def test_an_unreadable_description_is_refused(tmp_path, text):
     (tmp_path / "description.json").write_text(text)
     with pytest.raises(ScorefoldError, match="expected a"):
