@@ -407,6 +407,7 @@ def test_another_version_or_name_may_continue(tmp_path):
         (lambda d: d.update(seed=True), "; seed cannot"),
         (lambda d: d.update(rows=0), "counts and shapes"),
         (lambda d: d.update(rows=2**31), "counts and shapes"),
+        (lambda d: d.update(set_size=10**30), "counts and shapes"),
         (lambda d: d.update(shape=[-1]), "counts and shapes"),
         (lambda d: d.update(shape=["3"]), "counts and shapes"),
         (lambda d: d["prior"].update(kind="pickle"), "the kinds are"),

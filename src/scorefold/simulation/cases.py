@@ -13,6 +13,8 @@ import numpy as np
 from scorefold.prior import Prior
 from scorefold.simulation.one import rounded
 
+LARGEST_BUDGET = 10**9
+"""Simulations are counted in 32 bits on the device, and their parameters planned in memory."""
 IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
 IN_RAM = partial(np.zeros, dtype=np.float32)

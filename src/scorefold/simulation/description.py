@@ -15,6 +15,7 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import described as prior_files
+from scorefold.simulation.cases import LARGEST_BUDGET
 
 SCHEMA = 1
 SHARD_BYTES = 16 << 20
@@ -74,7 +75,7 @@ def read(path: Path) -> dict[str, Any]:
             "written by another version of scorefold."
         )
     whole = [about["seed"] + 1, about["set_size"], about["rows"], *(1 + n if type(n) is int else 0 for n in about["shape"])]
-    if min(whole) < 1 or about["rows"] > ROWS_EVER:
+    if min(whole) < 1 or about["rows"] > ROWS_EVER or about["set_size"] > LARGEST_BUDGET:
         raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
     return about
 

@@ -23,15 +23,13 @@ from scorefold.prior import Prior
 from scorefold.progress import track
 from scorefold.simulation import engine
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.cases import Simulations, gather, plan
+from scorefold.simulation.cases import LARGEST_BUDGET, Simulations, gather, plan
 from scorefold.simulation.compiled import Compiled, run_batch
 from scorefold.simulation.fill import Order, Source, fill
 from scorefold.simulation.one import LARGEST, rounded, stream
 from scorefold.types import new_key
 
 SMALLEST_BUDGET = 100
-LARGEST_BUDGET = 10**9
-"""Simulations are counted in 32 bits on the device, and their parameters planned in memory."""
 MOST_BYTES = 2**63 - 1
 BATCH = 10_000
 MAX_FAILURES = 0.5
