@@ -58,7 +58,7 @@ def test_a_spline_rises_its_slope_is_the_derivative_and_its_inverse_goes_back():
 
 
 @pytest.mark.parametrize("kind", ["affine", "spline"])
-@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("dim", [pytest.param(1, marks=pytest.mark.full), 2, pytest.param(5, marks=pytest.mark.full)])
 def test_a_flow_goes_forth_and_back_with_the_right_volume(dim, kind):
     y, given = jax.random.normal(KEY, (dim,)), jnp.array([0.3, -1.0])
     f = flow(dim, kind)
@@ -74,7 +74,7 @@ def test_a_flow_goes_forth_and_back_with_the_right_volume(dim, kind):
     np.testing.assert_allclose(log_det, jnp.linalg.slogdet(jacobian)[1], atol=2e-3)
 
 
-@pytest.mark.parametrize("kind", ["affine", "spline"])
+@pytest.mark.parametrize("kind", ["affine", pytest.param("spline", marks=pytest.mark.full)])
 def test_a_flow_s_density_integrates_to_one_and_depends_on_what_is_given(kind):
     ticks = np.linspace(-12, 12, 641)
     grid = jnp.asarray(np.stack(np.meshgrid(ticks, ticks), -1).reshape(-1, 2), jnp.float32)

@@ -46,6 +46,7 @@ def test_the_paper_s_classifier_learns_the_ratio_by_itself():
     assert stretch < 0.47
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 def test_series_go_through_an_embedding():
     sims = sf.simulate(sf.Prior({"a": stats.norm()}), lambda t, rng: t + rng.standard_normal(12), 400)

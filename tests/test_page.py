@@ -131,6 +131,7 @@ def test_text_is_text(records):
     assert payload(page)["lines"][0]["method"] == "<script>alert(1)</script>"
 
 
+@pytest.mark.full
 def test_the_page_of_the_whole_paper_is_small_enough():
     planned = pretended("paper", "task=gaussian")
     page = bench_page(planned, RUNS)

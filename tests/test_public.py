@@ -32,7 +32,13 @@ def test_sample_takes_what_the_readme_says() -> None:
     assert parameters["draws"].default == 1_000
 
 
-@pytest.mark.parametrize("first", ["scorefold.tasks", "scorefold.posterior", "scorefold.train.fit", "scorefold.prior"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        "scorefold.tasks",
+        *(pytest.param(f"scorefold.{name}", marks=pytest.mark.full) for name in ("posterior", "train.fit", "prior")),
+    ],
+)
 def test_verbs_are_verbs_whatever_was_imported_before(first: str) -> None:
     code = f"import {first}, scorefold as sf; assert all(callable(getattr(sf, name)) for name in sf.__all__)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

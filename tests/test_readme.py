@@ -3,8 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 import scorefold as sf
 from scorefold import pairing
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 README = Path(__file__).parent.parent / "README.md"
 

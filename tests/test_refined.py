@@ -1,5 +1,7 @@
 """Refinement from end to end, with tiny networks on tasks that are quick to simulate."""
 
+import json
+import shutil
 import warnings
 
 import numpy as np
@@ -8,7 +10,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
 
@@ -163,3 +165,80 @@ def test_what_cannot_be_refined(start, refined):
         start[0].refine(X, simulator, sims=other)
     with pytest.raises(ScorefoldError, match="expected x_obs of shape"):
         start[0].refine(X[:, :1], simulator)
+
+
+@pytest.mark.parametrize("proposal", ["gaussian", "truncated"])
+def test_on_disk_it_draws_the_same_bits_and_keeps_its_rounds(start, refined, proposal, tmp_path):
+    if proposal == "truncated":
+        refined = start[0].refine(X, simulator, budget=600, rounds=2, seed=1, proposal=proposal)
+    back = sf.load(refined.save(tmp_path / "model"))
+    assert repr(back) == repr(refined)
+    assert back.made == refined.made
+    assert refined.made.budget == 600 + sum(one.simulations for one in refined.rounds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)
+        one, other = (p.sample(X, 100, seed=1) for p in (refined, back))
+    assert one.theta.tobytes() == other.theta.tobytes()
+    assert (other.how.shift, other.how.simulations) == (one.how.shift, one.how.simulations)
+    assert np.array_equal(back.rounds[-1].proposal.to_w(X), refined.rounds[-1].proposal.to_w(X))
+    back.save(tmp_path / "again")
+    for name in ("config.json", "weights.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def _set(*path):
+    def change(config, value):
+        for key in path[:-1]:
+            config = config[key]
+        config[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (_set("trained", "rounds"), []),
+        (_set("trained", "rounds", 0, "locating"), 1),
+        (_set("trained", "rounds", 0, "proposal", "root"), [[0.0, 0.0], [0.0, 0.0]]),
+        (_set("trained", "region", "mean"), [0.0]),
+        (_set("trained", "region", "kind"), "box"),
+        (_set("trained", "observations"), 0),
+        (_set("trained", "agreed"), "yes"),
+        (_set("trained", "local"), {}),
+        (_set("kind"), "composed"),
+    ],
+)
+def test_a_changed_folder_is_refused(refined, tmp_path, change, value):
+    folder = refined.save(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    change(config, value)
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        sf.load(folder)
+
+
+def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
+    calls = tmp_path / "calls"  # in a file: a list would be a part of the simulator, which the store knows
+
+    def counted(theta, rng):
+        with calls.open("a") as file:
+            file.write(".")
+        return simulator(theta, rng)
+
+    def run(**how):
+        return start[0].refine(X, counted, budget=1_200, rounds=3, seed=1, workers=0, **how)
+
+    alone = run()
+    assert calls.stat().st_size == 1_200
+    kept = run(store=tmp_path / "kept")
+    assert calls.stat().st_size == 2_400
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [f"round-{i + 1}" for i in range(len(kept.rounds))]
+    shutil.rmtree(tmp_path / "kept" / f"round-{len(kept.rounds)}")  # as after a kill
+    again = run(store=tmp_path / "kept")
+    assert calls.stat().st_size == 2_400 + kept.rounds[-1].simulations
+    draws = [p.sample(X, 100, seed=1).theta for p in (alone, kept, again)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_array_equal(draws[1], draws[2])
+    with pytest.raises(ScorefoldError, match="has no option 'worker'"):
+        run(worker=2)

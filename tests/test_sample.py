@@ -482,7 +482,15 @@ def standardised_start():
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-@pytest.mark.parametrize(("rule", "n"), [("diffused", 1), ("gauss", 8), ("gauss", 1000), ("jac", 8)])
+@pytest.mark.parametrize(
+    ("rule", "n"),
+    [
+        ("diffused", 1),
+        ("gauss", 8),
+        pytest.param("gauss", 1000, marks=pytest.mark.full),
+        pytest.param("jac", 8, marks=pytest.mark.full),
+    ],
+)
 def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule, n):
     # Linear maps of their start but for the last step's noise, of which chance leaves less than the bounds: a posterior of sd
     # 0.03 (n = 1000) has a tenth of its variance from it, known within 5% from 1,024 draws.
@@ -495,7 +503,7 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
 
 
 @pytest.mark.parametrize("name", ["ddim", "flow", "ancestral"])
-@pytest.mark.parametrize("sd", [0.1, 0.01, 0.001])
+@pytest.mark.parametrize("sd", [0.1, pytest.param(0.01, marks=pytest.mark.full), 0.001])
 def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
     # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
     # ratio's standard error is 0.007, the bounds 5 of them beyond the documented errors; false failure 1e-5 for all.
@@ -563,7 +571,7 @@ def test_metropolis_accepts_nearly_everything_on_a_gaussian():
     assert info.converged.all()
 
 
-@pytest.mark.parametrize("n", [pytest.param(5, marks=pytest.mark.full), 30])
+@pytest.mark.parametrize("n", [5, pytest.param(30, marks=pytest.mark.full)])
 def test_metropolis_keeps_the_weights_of_both_modes(n):
     u, info = run(Metropolis(), bimodal(n).sets, 2, clouds=2)
     assert 0.3 < info.acceptance.min() <= info.acceptance.max() <= 1

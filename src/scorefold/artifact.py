@@ -29,6 +29,7 @@ from scorefold.methods.nle import NLE
 from scorefold.methods.npe import NPE, FlowPosterior
 from scorefold.methods.npse import NPSE
 from scorefold.methods.nre import NRE
+from scorefold.methods.refined import RefinedPosterior
 from scorefold.methods.summed import SummedPosterior
 from scorefold.networks.embedding import Attention, Convolution
 from scorefold.posterior import FORMAT, Frame, Made, Posterior
@@ -40,6 +41,7 @@ POSTERIORS: dict[str, type[Posterior]] = {
     "abc": AbcPosterior,
     "composed": ComposedPosterior,
     "flow": FlowPosterior,
+    "refined": RefinedPosterior,
     "summed": SummedPosterior,
 }
 
@@ -88,7 +90,8 @@ def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:
         if not isinstance(method, Method):
             raise ModelError(f"expected a method; got {method!r:.80}")
         prior = config["prior"]
-        described.check(prior)
+        if described.check(prior) == "proposal":
+            raise ModelError("expected a prior; got a proposal in place of one")
         shape = tuple(strict.whole(n, "an axis", 1, 2**31) for n in strict.listed(config["shape"], "the shape", MOST_AXES))
         if math.prod(shape) > found.header.numbers:  # every kind keeps the scale of each number of an observation
             raise ModelError(f"expected the weights for observations {shape}; the file is too small for them")

@@ -91,6 +91,13 @@ def number(value: Any, where: str) -> float:
     return float(value)
 
 
+def flag(value: Any, where: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ModelError(f"expected {where} to be true or false; got {value!r:.60}")
+    return value
+
+
 def listed(value: Any, where: str, most: int) -> list[Any]:
     """A list that is not too long."""
     if not isinstance(value, list) or len(value) > most:

@@ -146,8 +146,8 @@ class ComposedPosterior(Posterior):
     def refine(
         self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
     ) -> Posterior:
-        """A posterior for one data set; what `how` may hold is in `methods.refined.refine`."""
-        from scorefold.methods.refined import refine  # which is built on this
+        """A posterior for one data set; what `how` may hold is in `methods.refine.refine`."""
+        from scorefold.methods.refine import refine  # which is built on this
 
         return refine(self, x_obs, simulator, budget, rounds, seed, **how)
 

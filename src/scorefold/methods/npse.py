@@ -100,7 +100,7 @@ class NPSE(Method):
                 control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
                 ensemble = replace(ensemble, control=control)
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
-            ensemble = replace(ensemble, tilt=_tilt(one.prior))
+            ensemble = replace(ensemble, tilt=tilt_of(one.prior))
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
 
@@ -137,7 +137,7 @@ class NPSE(Method):
         return Lesson(cases, standardize, base, held_out(origin, self.training.members, seed), seed)
 
 
-def _tilt(prior: Prior) -> Tilt | None:
+def tilt_of(prior: Prior) -> Tilt | None:
     """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
     proposal = prior.proposal
     if not isinstance(proposal, GaussianProposal):

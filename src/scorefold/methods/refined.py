@@ -1,58 +1,29 @@
-"""Refinement rounds: simulations where the posterior of one data set is.
+"""A posterior for one data set: the scores of the region that refinement ended in (`refine.py`), and how it came there.
 
-A posterior of many observations can be a hundredth as wide as the prior, and no fit to simulations from the prior resolves it.
-So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the
-posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
-wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
-are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). Observations
-are standardised anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons,
-Liu and Beaumont, 2024); that composition needs no correction of the training objective is particular to many observations.
-
-Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
-else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
-the draws went. Several modes are covered by one region, are never located by a line, and a last round in which one of them
-got lost does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
-and decide what part of it is kept.
+On disk it is the region's posterior as any composed one, and beside it the rounds with their regions.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.disk import strict
+from scorefold.disk.tensors import Arrays, Spec
+from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.composed import ComposedPosterior, Composition
-from scorefold.methods.locate import locate
-from scorefold.methods.modes import Split, deepest_valley
-from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
-from scorefold.networks.control import Control
+from scorefold.methods.npse import NPSE, tilt_of
+from scorefold.methods.propose import Fit, fit_of
 from scorefold.pairing import get_sampler
-from scorefold.posterior import Drawn, Posterior
-from scorefold.prior import Prior
-from scorefold.prior.proposal import Proposal, whole
+from scorefold.posterior import Drawn, Frame, Posterior
+from scorefold.prior import Prior, described
+from scorefold.prior.proposal import Proposal, read_proposal, whole
 from scorefold.sample import Info
-from scorefold.simulation.cases import Simulations, split
-from scorefold.simulation.run import SMALLEST_BUDGET, simulate
-from scorefold.train.fit import Training
 
-DRAWS = 1_000
-INFLATION = (16.0, 9.0)
-"""In the first round, whose draws are the least to be trusted, and later."""
-LOCATING = 0.5
-"""Share of the budget for the rounds before the last, at most."""
-WIDER = 0.2
-"""Log ratio of the sds from which on a line is thought worse than the draws before."""
-AGREE = 0.2
-"""Posterior sd: rounds whose means and widths differ by less agree."""
-SEVERAL_MODES = 4.0
-"""The distance between modes is room enough."""
-SMALLEST_SHARE = 2 * SMALLEST_BUDGET
-STEPS = 1_000
-"""Of training in a round: within a small region the base is nearly the truth."""
+MOST_ROUNDS, MOST_CALLS = 1_000, 10**12
 
 
 class Round(NamedTuple):
@@ -92,6 +63,32 @@ class Round(NamedTuple):
             f"factor {np.exp(self.widths):.2f}"
         )
 
+    def describe(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            **self._asdict(),
+            "proposal": self.proposal.describe(),
+            "fit": {**self.fit._asdict(), "widths": list(self.fit.widths)},
+        }
+
+    @classmethod
+    def read(cls, value: Any, dim: int) -> "Round":
+        """From JSON that is not to be trusted."""
+        value = strict.keys(value, cls._fields, "a round")
+        described.check_proposal(value["proposal"], dim)
+        fit = strict.keys(value["fit"], Fit._fields, "how the draws lie in a region")
+        widths = [strict.number(v, "a width") for v in strict.listed(fit["widths"], "the widths", 2)]
+        if len(widths) != 2:
+            raise ModelError(f"expected a smallest and a largest width; got {widths}")
+        counts: dict[str, Any] = {
+            name: strict.whole(value[name], name, 0, MOST_CALLS) for name in ("simulations", "failed", "cases", "reused")
+        }
+        flags: dict[str, Any] = {name: strict.flag(value[name], name) for name in ("locating", "several_modes", "lost_mode")}
+        numbers: dict[str, Any] = {name: strict.number(value[name], name) for name in ("gate", "shift", "widths")}
+        far, mean = (strict.number(fit[name], name) for name in ("far", "mean"))
+        region = read_proposal(value["proposal"])
+        return cls(proposal=region, fit=Fit(far, mean, (widths[0], widths[1])), **counts, **flags, **numbers)
+
 
 class Refinement(NamedTuple):
     """How draws were made, and the rounds before."""
@@ -125,11 +122,48 @@ class RefinedPosterior(Posterior):
     rounds: tuple[Round, ...]
     agreed: bool
 
+    kind: ClassVar[str] = "refined"
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """The region's posterior, whose tilt follows from the region, and the rounds."""
+        bare = replace(self.local, ensemble=replace(self.local.ensemble, tilt=None))
+        config, arrays = bare.parts()
+        refinement = {
+            "local": config,
+            "region": self.local.prior.proposal and self.local.prior.proposal.describe(),
+            "observations": int(self.observations),
+            "rounds": [one.describe() for one in self.rounds],
+            "agreed": bool(self.agreed),
+        }
+        return refinement, arrays
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """The arrays of the region's posterior."""
+        strict.keys(config, ("local", "region", "observations", "rounds", "agreed"), "what was refined")
+        strict.whole(config["observations"], "the observations", 1, MOST_CALLS)
+        strict.flag(config["agreed"], "whether rounds agree")
+        if not strict.listed(config["rounds"], "the rounds", MOST_ROUNDS) or not isinstance(frame.method, NPSE):
+            raise ModelError("expected a method of composed scores and one round at least")
+        for one in config["rounds"]:
+            Round.read(one, frame.dim)
+        if config["region"] is not None:
+            described.check_proposal(config["region"], frame.dim)
+        return ComposedPosterior.expected(frame, config["local"])
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "RefinedPosterior":
+        """The posterior again."""
+        own = prior if config["region"] is None else prior.proposing(read_proposal(config["region"]))
+        local = ComposedPosterior.from_parts(own, frame, config["local"], arrays)
+        local = replace(local, ensemble=replace(local.ensemble, tilt=tilt_of(own)))
+        rounds = tuple(Round.read(one, frame.dim) for one in config["rounds"])
+        return cls(prior, frame.method, local.history, frame.shape, local, config["observations"], rounds, config["agreed"])
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], **how: Any) -> Drawn:
         """As before; draws outside the region are not to be trusted, and it says so."""
-        drawn, fit = _draw(self.local, x, draws, seed, how)
+        drawn, fit = draw_in_region(self.local, x, draws, seed, how)
         last = self.rounds[-1]
         if fit.missed:
             warnings.warn(
@@ -155,7 +189,9 @@ class RefinedPosterior(Posterior):
         )
 
 
-def _draw(local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]) -> tuple[Drawn, Fit]:
+def draw_in_region(
+    local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]
+) -> tuple[Drawn, Fit]:
     """Draws of u, and how they lie in the region."""
     proposal = local.prior.proposal or whole(local.prior.dim)
     if local.ensemble.tilt is not None:
@@ -168,159 +204,3 @@ def _draw(local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, 
         how = {**how, "sampler": sampler}
     drawn = local.draw(x, draws, seed, **how)
     return drawn._replace(u=proposal.from_w(drawn.u)), fit_of(drawn.u, proposal)
-
-
-def refine(
-    start: ComposedPosterior,
-    x_obs: Any,
-    simulator: Callable[..., Any],
-    budget: int = 5_000,
-    rounds: int = 6,
-    seed: int = 0,
-    *,
-    proposal: str = "gaussian",
-    sims: Simulations | None = None,
-    training: Training | None = None,
-    progress: bool = False,
-) -> RefinedPosterior:
-    """`budget` simulator calls: up to half of them in at most rounds - 1 rounds to locate the posterior, the others there.
-
-    `sims` are the simulations that `start` was trained on, to be used again where they can be.
-    """
-    x = start.checked(x_obs)
-    _check(start, budget, rounds, seed, sims)
-    short = training or replace(start.method.training, steps=min(STEPS, start.method.training.steps))
-    method, set_size = replace(start.method, training=short), start.ensemble.network.shape.largest_set
-    earlier: list[tuple[Proposal, Simulations]] = []
-    if sims is not None:
-        earlier.append((whole(start.prior.dim), split(sims, set_size)))
-    state, local, left = _start(start, x, seed), start, budget
-    done: list[Round] = []
-    region: Proposal | None = None
-    stepped = False
-    share = max(SMALLEST_SHARE, int(LOCATING * budget / max(rounds - 1, 1)))
-    while not done or done[-1].locating:
-        number = len(done) + 1
-        fresh_region = region is None
-        if region is None:
-            region = state.region(proposal, INFLATION[min(number, 2) - 1])
-        last = number == rounds or not fresh_region or state.several_modes or left < 2 * share
-        calls = left if last else share
-        numbers = np.random.SeedSequence([seed, number]).generate_state(3)
-        fresh = simulate(start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress)
-        left -= calls
-        cases = pooled(fresh, earlier, region, int(numbers[1]))
-        earlier.append((region, fresh))
-        if last:
-            local = method.train([cases], [int(numbers[2])], progress)[0]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UntrustworthyDraws)
-                drawn, fit = _draw(local, x, DRAWS, (seed, number), {})
-            u = drawn.u
-        else:
-            w = locate(cases, region, x, start.choose_set_size(len(x))[0], DRAWS, seed)
-            u, fit = region.from_w(w), fit_of(w, region)
-        one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
-        done.append(one)
-        if not (fit.missed or stepped) and one.widths > WIDER:
-            continue  # a line is not enough: on with the draws before and with the region around them
-        # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
-        settled, stepped = fit.right and not stepped, one.locating and fit.missed
-        state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
-        if not settled:
-            region = None
-    return _refined(start, local, x, done)
-
-
-def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, done: list[Round]) -> RefinedPosterior:
-    """The last round, or what there was before if that does not count."""
-    last = done[-1]
-    if not last.counts:
-        warnings.warn(
-            f"the last round {'lost a mode' if last.lost_mode else 'missed the posterior'}: {last}. "
-            + ("The posterior before refinement is kept. " if last.lost_mode else "")
-            + "Refine with more rounds, or a larger budget.",
-            UntrustworthyDraws,
-            stacklevel=4,
-        )
-    agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
-    kept = start if last.lost_mode else local
-    return RefinedPosterior(start.prior, start.method, kept.history, start.shape, kept, len(x), tuple(done), agreed)
-
-
-def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:
-    for name, value, least in (("rounds", rounds, 1), ("seed", seed, 0), ("budget", budget, 1)):
-        settings.count(name, value, least)
-    if budget < rounds * SMALLEST_SHARE:
-        raise ScorefoldError(
-            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {budget:,} for {rounds} rounds"
-        )
-    if not start.prior.gaussian:
-        raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
-    if sims is not None and sims.prior != start.prior:
-        raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
-
-
-def _round(
-    state: "_State", u: np.ndarray, fit: Fit, region: Proposal, fresh: Simulations, cases: Simulations,
-    control: Control | None, locating: bool,
-) -> Round:  # fmt: skip
-    """What came of a round."""
-    shift, widths = moved(state.before, u)
-    return Round(
-        proposal=region,
-        locating=locating,
-        simulations=fresh.budget,
-        failed=fresh.failed,
-        cases=len(cases.theta),
-        reused=len(cases.theta) - len(fresh.theta),
-        gate=float(locating is False) if control is None else float(np.asarray(control.gate).mean()),
-        fit=fit,
-        several_modes=state.several_modes,
-        lost_mode=state.several_modes and not state.valley.keeps(u),
-        shift=shift,
-        widths=widths,
-    )
-
-
-class _State(NamedTuple):
-    """The latest draws."""
-
-    before: np.ndarray
-    usable: bool
-    valley: Split
-    disagreement: np.ndarray
-    """How far the mean moved."""
-
-    @property
-    def several_modes(self) -> bool:
-        """Whether a line through them all would be wrong."""
-        return self.usable and self.valley.separate
-
-    def region(self, kind: str, inflation: float) -> Proposal:
-        """The next one."""
-        if not self.usable:
-            return whole(len(self.disagreement))
-        return propose(kind, self.before, SEVERAL_MODES if self.several_modes else inflation, self.disagreement)
-
-    def stepping(self, u: np.ndarray) -> "_State":
-        """With draws that only say where to look next."""
-        return _State(u, True, deepest_valley(u), np.zeros(u.shape[1]))
-
-    def after(self, u: np.ndarray) -> "_State":
-        """With new draws."""
-        moved = u.mean(axis=0) - self.before.mean(axis=0) if self.usable else np.zeros(u.shape[1])
-        return _State(u, True, deepest_valley(u), moved)
-
-
-def _start(start: ComposedPosterior, x: np.ndarray, seed: int) -> _State:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
-        try:
-            drawn = start.draw(x, DRAWS, (seed, 0))
-            u, usable = drawn.u, not drawn.info.diverged
-        except ScorefoldError:
-            usable = False
-    if not usable:
-        u = np.random.default_rng(seed).standard_normal((DRAWS, start.prior.dim))
-    return _State(u, usable, deepest_valley(u), np.zeros(start.prior.dim))

@@ -3,6 +3,7 @@
     describe(prior) → {"kind": "marginals", "names": […], "marginals": [{"distribution": "norm", "parameters": {…}}, …]}
                       {"kind": "multivariate normal", "names": […], "mean": […], "cov": [[…], …]}
                       {"kind": "draws", "names": […], "bounds": […], "mean": […], "factor": […], "count": …, "sha256": …}
+                      {"kind": "proposal", "names": […], "proposal": {"kind": "gaussian", …}, "prior": {"kind": "marginals", …}}
     arrays(prior)   → {} or, for a prior from draws, {"draws": (count, dim)}
 
 `restore` gives back the prior with the same maps, bit for bit. It trusts nothing: every key must be there and no other, numbers
@@ -19,8 +20,10 @@ from scipy import stats
 from scorefold.errors import ScorefoldError, closest
 from scorefold.prior.draws import Whitened
 from scorefold.prior.prior import Prior
+from scorefold.prior.proposal import read_proposal
 
 MOST_PARAMETERS = 1_000
+WORST_CONDITION = 1e12
 
 # fmt: off
 LAWS = [
@@ -69,6 +72,9 @@ def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | N
                 rows = given.get("draws")
                 law = Whitened.described({**description, "draws": None if rows is None else _rows(rows)})
                 return Prior(law, names=description["names"])
+            if kind == "proposal":
+                own = restore({"names": description["names"], **description["prior"]})
+                return own.proposing(read_proposal(description["proposal"]))
             return Prior.from_description(description)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise _unreadable(str(error)) from error
@@ -89,6 +95,12 @@ def check(description: Any) -> str:
     if kind == "marginals":
         _check_marginals(description["marginals"], dim)
         return kind
+    if kind == "proposal":
+        check_proposal(description["proposal"], dim)
+        own = description["prior"]
+        if not isinstance(own, Mapping) or check({**own, "names": names}) not in ("marginals", "multivariate normal"):
+            raise _unreadable("the prior of a proposal should be one with a known density")
+        return kind
     _numbers("mean", description["mean"], (dim,))
     matrix = KEYS[kind][1]
     values = _numbers(matrix, description[matrix], (dim, dim))
@@ -108,7 +120,29 @@ KEYS: dict[str, tuple[str, ...]] = {
     "marginals": ("marginals",),
     "multivariate normal": ("mean", "cov"),
     "draws": ("mean", "factor", "bounds", "count", "sha256"),
+    "proposal": ("proposal", "prior"),
 }
+PROPOSALS: dict[str, dict[str, int]] = {
+    "gaussian": {"mean": 1, "root": 2},
+    "truncated": {"axes": 2, "low": 1, "high": 1},
+}
+"""How many axes of length dim each array of a proposal has."""
+
+
+def check_proposal(description: Any, dim: int) -> None:
+    """A proposal as `Proposal.describe` gives it, whose map can be inverted."""
+    kind = description.get("kind") if isinstance(description, Mapping) else None
+    if not isinstance(kind, str) or kind not in PROPOSALS:
+        raise _unreadable(f"a proposal is an object whose kind is one of {', '.join(PROPOSALS)}, not {description!r:.60}")
+    axes = PROPOSALS[kind]
+    _keys(description, {"kind", *axes}, f"a {kind} proposal")
+    array = {name: _numbers(name, description[name], (dim,) * count) for name, count in axes.items()}
+    if kind == "gaussian" and not np.linalg.cond(array["root"]) < WORST_CONDITION:
+        raise _unreadable("the root of a proposal cannot be inverted")
+    if kind == "truncated":
+        off = np.abs(array["axes"].T @ array["axes"] - np.eye(dim)).max()
+        if not off < 1e-6 or not (array["low"] < array["high"]).all():
+            raise _unreadable("a box should have orthogonal axes, and low below high")
 
 
 def _check_marginals(marginals: Any, dim: int) -> None:

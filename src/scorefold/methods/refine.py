@@ -1,0 +1,237 @@
+"""Refinement rounds: simulations where the posterior of one data set is.
+
+A posterior of many observations can be a hundredth as wide as the prior, and no fit to simulations from the prior resolves it.
+So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the
+posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
+wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
+are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). Observations
+are standardised anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons,
+Liu and Beaumont, 2024); that composition needs no correction of the training objective is particular to many observations.
+
+Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
+else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
+the draws went. Several modes are covered by one region, are never located by a line, and a last round in which one of them
+got lost does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
+and decide what part of it is kept.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorefold import settings
+from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.methods.composed import ComposedPosterior
+from scorefold.methods.locate import locate
+from scorefold.methods.modes import Split, deepest_valley
+from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
+from scorefold.methods.refined import RefinedPosterior, Round, draw_in_region
+from scorefold.networks.control import Control
+from scorefold.posterior import Made
+from scorefold.prior.proposal import Proposal, whole
+from scorefold.simulation.cases import Simulations, split
+from scorefold.simulation.run import SMALLEST_BUDGET, simulate
+from scorefold.train.fit import Training
+
+DRAWS = 1_000
+INFLATION = (16.0, 9.0)
+"""In the first round, whose draws are the least to be trusted, and later."""
+LOCATING = 0.5
+"""Share of the budget for the rounds before the last, at most."""
+WIDER = 0.2
+"""Log ratio of the sds from which on a line is thought worse than the draws before."""
+AGREE = 0.2
+"""Posterior sd: rounds whose means and widths differ by less agree."""
+SEVERAL_MODES = 4.0
+"""The distance between modes is room enough."""
+RUNNING = ("executor", "workers", "timeout", "memory", "max_failures")
+"""Options of `simulate` that are passed on to it."""
+OPTIONS = ("proposal", "sims", "training", "progress", "store")
+SMALLEST_SHARE = 2 * SMALLEST_BUDGET
+STEPS = 1_000
+"""Of training in a round: within a small region the base is nearly the truth."""
+
+
+def refine(
+    start: ComposedPosterior,
+    x_obs: Any,
+    simulator: Callable[..., Any],
+    budget: int = 5_000,
+    rounds: int = 6,
+    seed: int = 0,
+    *,
+    proposal: str = "gaussian",
+    sims: Simulations | None = None,
+    training: Training | None = None,
+    progress: bool = False,
+    store: str | os.PathLike[str] | None = None,
+    **running: Any,
+) -> RefinedPosterior:
+    """`budget` simulator calls: up to half of them in at most rounds - 1 rounds to locate the posterior, the others there.
+
+    `sims` are the simulations that `start` was trained on, to be used again where they can be. With `store`, a folder, every
+    round's simulations are kept in a store of their own there (round-1, round-2, …), and the same call made again after a kill
+    goes on where it was. What else `running` may hold (executor, workers, timeout, memory, max_failures) is in `simulate`.
+    """
+    x = start.checked(x_obs)
+    _check(start, budget, rounds, seed, sims)
+    _check_running(store, running)
+    short = training or replace(start.method.training, steps=min(STEPS, start.method.training.steps))
+    method, set_size = replace(start.method, training=short), start.ensemble.network.shape.largest_set
+    earlier: list[tuple[Proposal, Simulations]] = []
+    if sims is not None:
+        earlier.append((whole(start.prior.dim), split(sims, set_size)))
+    state, local, left = _start(start, x, seed), start, budget
+    done: list[Round] = []
+    region: Proposal | None = None
+    stepped = False
+    share = max(SMALLEST_SHARE, int(LOCATING * budget / max(rounds - 1, 1)))
+    while not done or done[-1].locating:
+        number = len(done) + 1
+        fresh_region = region is None
+        if region is None:
+            region = state.region(proposal, INFLATION[min(number, 2) - 1])
+        last = number == rounds or not fresh_region or state.several_modes or left < 2 * share
+        calls = left if last else share
+        numbers = np.random.SeedSequence([seed, number]).generate_state(3)
+        kept = None if store is None else Path(store) / f"round-{number}"
+        own = start.prior.proposing(region)
+        fresh = simulate(own, simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running)
+        left -= calls
+        cases = pooled(fresh, earlier, region, int(numbers[1]))
+        earlier.append((region, fresh))
+        if last:
+            local = method.train([cases], [int(numbers[2])], progress)[0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UntrustworthyDraws)
+                drawn, fit = draw_in_region(local, x, DRAWS, (seed, number), {})
+            u = drawn.u
+        else:
+            w = locate(cases, region, x, start.choose_set_size(len(x))[0], DRAWS, seed)
+            u, fit = region.from_w(w), fit_of(w, region)
+        one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
+        done.append(one)
+        if not (fit.missed or stepped) and one.widths > WIDER:
+            continue  # a line is not enough: on with the draws before and with the region around them
+        # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
+        settled, stepped = fit.right and not stepped, one.locating and fit.missed
+        state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
+        if not settled:
+            region = None
+    refined = _refined(start, local, x, done)
+    object.__setattr__(refined, "made", _made(start.made, seed, done))
+    return refined
+
+
+def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
+    """Where it comes from: what the start came from, and all rounds."""
+    if before is None:
+        return None
+    budget, failed = (sum(getattr(one, name) for one in done) for name in ("simulations", "failed"))
+    return before._replace(seed=seed, budget=before.budget + budget, failed=before.failed + failed)
+
+
+def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, done: list[Round]) -> RefinedPosterior:
+    """The last round, or what there was before if that does not count."""
+    last = done[-1]
+    if not last.counts:
+        warnings.warn(
+            f"the last round {'lost a mode' if last.lost_mode else 'missed the posterior'}: {last}. "
+            + ("The posterior before refinement is kept. " if last.lost_mode else "")
+            + "Refine with more rounds, or a larger budget.",
+            UntrustworthyDraws,
+            stacklevel=4,
+        )
+    agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
+    kept = start if last.lost_mode else local
+    return RefinedPosterior(start.prior, kept.method, kept.history, start.shape, kept, len(x), tuple(done), agreed)
+
+
+def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:
+    for name, value, least in (("rounds", rounds, 1), ("seed", seed, 0), ("budget", budget, 1)):
+        settings.count(name, value, least)
+    if budget < rounds * SMALLEST_SHARE:
+        raise ScorefoldError(
+            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {budget:,} for {rounds} rounds"
+        )
+    if not start.prior.gaussian:
+        raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
+    if sims is not None and sims.prior != start.prior:
+        raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
+
+
+def _check_running(store: Any, running: Mapping[str, Any]) -> None:
+    if not isinstance(store, str | os.PathLike | None):
+        raise ScorefoldError(f"expected store to be the path of a folder; got {store!r:.60}")
+    if unknown := [name for name in running if name not in RUNNING]:
+        raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
+
+
+def _round(
+    state: "_State", u: np.ndarray, fit: Fit, region: Proposal, fresh: Simulations, cases: Simulations,
+    control: Control | None, locating: bool,
+) -> Round:  # fmt: skip
+    """What came of a round."""
+    shift, widths = moved(state.before, u)
+    return Round(
+        proposal=region,
+        locating=locating,
+        simulations=fresh.budget,
+        failed=fresh.failed,
+        cases=len(cases.theta),
+        reused=len(cases.theta) - len(fresh.theta),
+        gate=float(locating is False) if control is None else float(np.asarray(control.gate).mean()),
+        fit=fit,
+        several_modes=state.several_modes,
+        lost_mode=state.several_modes and not state.valley.keeps(u),
+        shift=shift,
+        widths=widths,
+    )
+
+
+class _State(NamedTuple):
+    """The latest draws."""
+
+    before: np.ndarray
+    usable: bool
+    valley: Split
+    disagreement: np.ndarray
+    """How far the mean moved."""
+
+    @property
+    def several_modes(self) -> bool:
+        """Whether a line through them all would be wrong."""
+        return self.usable and self.valley.separate
+
+    def region(self, kind: str, inflation: float) -> Proposal:
+        """The next one."""
+        if not self.usable:
+            return whole(len(self.disagreement))
+        return propose(kind, self.before, SEVERAL_MODES if self.several_modes else inflation, self.disagreement)
+
+    def stepping(self, u: np.ndarray) -> "_State":
+        """With draws that only say where to look next."""
+        return _State(u, True, deepest_valley(u), np.zeros(u.shape[1]))
+
+    def after(self, u: np.ndarray) -> "_State":
+        """With new draws."""
+        moved = u.mean(axis=0) - self.before.mean(axis=0) if self.usable else np.zeros(u.shape[1])
+        return _State(u, True, deepest_valley(u), moved)
+
+
+def _start(start: ComposedPosterior, x: np.ndarray, seed: int) -> _State:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
+        try:
+            drawn = start.draw(x, DRAWS, (seed, 0))
+            u, usable = drawn.u, not drawn.info.diverged
+        except ScorefoldError:
+            usable = False
+    if not usable:
+        u = np.random.default_rng(seed).standard_normal((DRAWS, start.prior.dim))
+    return _State(u, usable, deepest_valley(u), np.zeros(start.prior.dim))
