@@ -159,6 +159,21 @@ def diagnose(tiny, draw):
     sf.diagnose(**{**right, wrong: draw(few)}, **({draw(st.text(max_size=3)): 1} if draw(st.integers(0, 9)) == 0 else {}))
 
 
+def smc_abc(tiny, draw):
+    """One of the arguments is wrong."""
+    right = {"prior": PRIOR, "simulator": simulator, "x_obs": np.zeros((1, 3)), "budget": 300, "draws": 20, "population": 100}
+    wrong = draw(st.sampled_from([*right, "seed"]))
+    few = GARBAGE.filter(lambda v: not isinstance(v, int | np.integer) or v < 200)
+    drawn = sf.smc_abc(**{**right, wrong: draw(OBSERVATIONS if wrong == "x_obs" else few)})
+    assert np.isfinite(drawn.theta).all()
+
+
+def refine(tiny, draw):
+    """No simulator, and something else that is wrong."""
+    right = {"x_obs": np.zeros((1, 3)), "simulator": None, "budget": 500, "rounds": 2, "seed": 0, "sims": None}
+    tiny.posterior.refine(**{**right, draw(st.sampled_from(list(right))): draw(GARBAGE)})
+
+
 def fit(tiny, draw):
     method = draw(WORDS.filter(lambda word: not isinstance(word, str) or "npse" not in word) | st.just(Ready(tiny.posterior)))
     sims = draw(st.just(tiny.sims) | GARBAGE)
@@ -271,8 +286,8 @@ def save_and_load(tiny, draw):
 
 
 CALLS: list[Callable] = [
-    sample, sample, sample_others, sample_many, use_draws, diagnose, fit, fit_many, simulate, simulate, open_store, make_prior,
-    prior_from_draws, use_prior, make_settings, make_settings, save_and_load,
+    sample, sample, sample_others, sample_many, use_draws, diagnose, smc_abc, refine, fit, fit_many, simulate, simulate,
+    open_store, make_prior, prior_from_draws, use_prior, make_settings, make_settings, save_and_load,
 ]  # fmt: skip
 
 
