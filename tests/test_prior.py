@@ -365,7 +365,7 @@ REFUSED = {
         lambda: Prior(stats.multivariate_normal([0, 0], [[1, 0.5], [0.2, 1]])),
         "symmetric covariance",
     ),
-    "a mean that is too long": (lambda: Prior(stats.multivariate_normal([0, 1], [1.0])), r"a mean as long as .* 1; got .*\(2,\)"),
+    "a longer mean": (lambda: Prior(stats.multivariate_normal([0, 1], [1.0])), r"a mean as long as .* 1; got .*\(2,\)"),
     "NaN mean": (lambda: Prior(stats.multivariate_normal([np.nan, 0], np.eye(2))), "finite mean"),
     "theta outside": (
         lambda: PRIORS["mixed"]().to_normal([[1, 1, 1], [2.1, 1, 1]]),
