@@ -13,6 +13,7 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -234,6 +235,21 @@ def attack(model, count, seed):
                 outcome["untyped"].append(f"{number}: {type(error).__name__}: {error}"[:300])
             outcome["longest"] = max(outcome["longest"], time.perf_counter() - started)
     return outcome
+
+
+def assert_harmless(folder, count):
+    """Attack the loader of the model in this folder, in a process of its own."""
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    done = subprocess.run([sys.executable, __file__, str(folder), str(count), "1"], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    outcome = json.loads(done.stdout)
+    print(folder, outcome)
+    assert outcome["untyped"] == []
+    assert outcome["forbidden"] == []
+    assert outcome["refused"] + outcome["loaded"] == count
+    assert outcome["refused"] > 0.85 * count
+    assert outcome["longest"] < 2
+    assert outcome["rose"] < 2 * size + 64 * 2**20
 
 
 if __name__ == "__main__":

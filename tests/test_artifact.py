@@ -166,7 +166,8 @@ def test_every_method_draws_the_same_after_loading(case, tmp_path):
         warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only
         posterior = sf.fit(sims, dataclasses.replace(method, width=8, depth=1, training=SHORT))
     back = loaded(case, posterior.save(tmp_path / "model"))
-    x = np.random.default_rng(1).normal(size=(3, *shape))
+    # Without a base, a network trained for a moment is wrong enough for composed scores to diverge.
+    x = np.random.default_rng(1).normal(size=(3 if method.base else 1, *shape))
     how = {"set_size": "auto"} if case == "pf-npse" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)
@@ -557,18 +558,4 @@ def test_mutated_folders(files):
 @pytest.mark.full
 @pytest.mark.parametrize("case", ["pf-npse", "prior from draws", "configured convolution", "rule and sampler"])
 def test_five_thousand_mutated_folders(case, tmp_path):
-    folder = untrained(case).save(tmp_path / "model")
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    count = 5_000 if case == "pf-npse" else 1_000
-    done = subprocess.run(
-        [sys.executable, hostile_folders.__file__, str(folder), str(count), "1"], capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    outcome = json.loads(done.stdout)
-    print(case, outcome)
-    assert outcome["untyped"] == []
-    assert outcome["forbidden"] == []
-    assert outcome["refused"] + outcome["loaded"] == count
-    assert outcome["refused"] > 0.85 * count
-    assert outcome["longest"] < 2
-    assert outcome["rose"] < 2 * size + 64 * 2**20
+    hostile_folders.assert_harmless(untrained(case).save(tmp_path / "model"), 5_000 if case == "pf-npse" else 1_000)

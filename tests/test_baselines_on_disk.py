@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import hostile_folders
 import scorefold as sf
 from scorefold.errors import ModelError
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
+FILES = ("config.json", "weights.safetensors")
 SHORT = sf.Training(members=2, steps=50)
 PRIOR = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 1)})
 SMALL = {"width": 4, "depth": 1, "training": SHORT}
@@ -51,8 +53,13 @@ def test_draws_are_bit_identical(trained, tmp_path):
     one, other = (p.sample(x, draws=20, seed=1) for p in (posterior, back))
     assert one.theta.tobytes() == other.theta.tobytes()
     back.save(tmp_path / "again")
-    for name in ("config.json", "weights.safetensors"):
+    for name in FILES:
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+@pytest.mark.full
+def test_mutated_folders(trained, tmp_path):
+    hostile_folders.assert_harmless(trained[0].save(tmp_path / "model"), 500)
 
 
 def _everywhere(value, path=()):
@@ -80,3 +87,7 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(trained, tmp_path):
             (folder / "config.json").write_text(json.dumps(config))
             with pytest.raises(ModelError):
                 sf.load(folder)
+    for axes in ([2**31], [2**31] * 8):
+        (folder / "config.json").write_text(json.dumps({**json.loads(text), "shape": axes}))
+        with pytest.raises(ModelError, match="the file is too small"):
+            sf.load(folder)

@@ -1,5 +1,7 @@
 """`scorefold simulate`, `fit`, `sample` and `diagnose`: a user's own simulator from a TOML file to draws in a file."""
 
+import signal
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -7,7 +9,7 @@ from typer.testing import CliRunner
 import scorefold as sf
 from scorefold import methods
 from scorefold.cli import app
-from scorefold.errors import Interrupted
+from scorefold.train import checkpoint
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -89,17 +91,20 @@ def test_a_training_that_was_stopped_goes_on(folder, monkeypatch):
     out = folder / "stopped"
     argv = ["fit", folder / "sims", "--method", "f-npse", "--out", out]
     with monkeypatch.context() as patch:
-        patch.setattr("scorefold.fitting.fit", lambda *args, checkpoint, **kwargs: (checkpoint.mkdir(), _stop())[0])
-        assert call(*argv).exit_code == 1
+        patch.setattr(checkpoint.Watch, "stopped", [signal.SIGINT])  # as if Ctrl-C had come in the first round
+        stopped = call(*argv)
+    assert stopped.exit_code == 1
+    assert "Go on with --resume" in stopped.output
+    assert f"the best so far is the model {out}.so-far" in stopped.output
+    assert sf.load(f"{out}.so-far").history.train.shape == (1, 1)
+    assert not out.exists()
     refused = call(*argv)
     assert refused.exit_code == 2
     assert "--resume" in refused.output
     assert call(*argv, "--resume").exit_code == 0
     assert sf.load(out).made.budget == 400
-
-
-def _stop():
-    raise Interrupted("stopped")
+    assert sf.load(out).history.train.shape == (1, 2)
+    assert not list(folder.glob("stopped.*"))
 
 
 @pytest.mark.parametrize(

@@ -98,14 +98,21 @@ def test_a_bearable_simulator_is_not_given_up_by_chance():
         guard = Guard(0.5, str)
         for _ in range(50):
             guard.see(seen(int(rng.binomial(20, 0.4)), 20))
-        guard.finish()
+        guard.finish(guard.counts, int)
 
 
 def test_at_the_end_the_fraction_counts():
     guard = Guard(0.5, str)
     guard.see(seen(6, 10))
-    with pytest.raises(SimulatorError, match="got 6 of 10"):
-        guard.finish()
+    with pytest.raises(SimulatorError, match=r"got 6 of 10: 6 raised.*\n.*simulation 0, θ = 0, raised: …"):
+        guard.finish(guard.counts, int)
+
+
+def test_at_the_end_failures_of_earlier_runs_count_too():
+    guard = Guard(0.5, str)
+    guard.finish({"ok": 5, "raised": 5}, int)
+    with pytest.raises(SimulatorError, match=r"got 6 of 10: 5 raised, 1 timed out.*\n.*simulation 7, θ = 7, in an earlier run"):
+        guard.finish({"ok": 4, "raised": 5, "timed out": 1}, lambda: 7)
 
 
 def test_the_first_failure_is_the_one_with_the_lowest_number():

@@ -35,15 +35,30 @@ def simulator(theta, rng):
 
 class Given(NamedTuple):
     posterior: sf.Posterior
+    others: list[sf.Posterior]
+    """Of the other methods."""
     sims: Simulations
     folder: str
+
+    def __repr__(self):
+        return "…"
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     sims = sf.simulate(PRIOR, simulator, 150)
     posterior = sf.fit(sims, sf.NPSE(width=8, depth=1, control=False, training=sf.Training(members=1, steps=50)))
-    return Given(posterior, sims, str(tmp_path_factory.mktemp("fuzz")))
+    folder = tmp_path_factory.mktemp("fuzz")
+    sf.simulate(PRIOR, simulator, 150, store=folder / "store", workers=0)
+    return Given(posterior, [sf.fit(sims, sf.ABC())], sims, str(folder))
+
+
+@pytest.fixture(scope="module")
+def thorough(tiny):
+    """With every kind of posterior there is."""
+    small = {"width": 8, "depth": 1, "training": sf.Training(members=1, steps=50)}
+    methods = [sf.NPE(layers=1, **small), sf.NRE(sampler="vi", steps=20, **small)]
+    return tiny._replace(others=[*tiny.others, *(sf.fit(tiny.sims, method) for method in methods)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,21 +107,22 @@ MARGINALS = st.sampled_from(
 ) | st.builds(stats.norm, FLOATS, FLOATS)
 KINDS = [
     sf.NPSE, sf.Training, sf.Convolution, sf.Attention, sf.Damped, sf.Gauss, sf.Jac, sf.Diffused, sf.Tempered, sf.SelfTuned,
-    sf.Langevin, sf.Transitions, sf.Ancestral, sf.DDIM, sf.Flow, sf.Metropolis, sf.Batched,
+    sf.Langevin, sf.Transitions, sf.Ancestral, sf.DDIM, sf.Flow, sf.Metropolis, sf.Batched, sf.NPE, sf.NLE, sf.NRE, sf.ABC,
 ]  # fmt: skip
 
 
 # What they call; each takes `tiny` and hypothesis's `draw`
 
 
-def sample(tiny, draw):
+def sample(tiny, draw, posterior=None):
+    posterior = posterior or tiny.posterior
     options = {k: draw(WORDS) for k in ("rule", "sampler", "set_size") if draw(st.integers(0, 5)) == 0}
     if draw(st.integers(0, 30)) == 0:
         options[draw(st.text(min_size=1, max_size=4).filter(lambda word: word not in ("draws", "seed", "x_obs", "self")))] = 1
     count = draw(COUNTS) if draw(st.booleans()) else 20
     seed = draw(SEEDS) if draw(st.booleans()) else 0
     x = draw(OBSERVATIONS)
-    drawn = tiny.posterior.sample(x, draws=count, seed=seed, **options)
+    drawn = posterior.sample(x, draws=count, seed=seed, **options)
     for one in drawn if isinstance(drawn, list) else [drawn]:
         assert isinstance(one, Draws)
         assert one.theta.shape == (count, 2)
@@ -114,6 +130,48 @@ def sample(tiny, draw):
         low, high = PRIOR.bounds.T
         assert ((low <= one.theta) & (one.theta <= high)).all()
         repr(one)
+
+
+def sample_others(tiny, draw):
+    sample(tiny, draw, draw(st.sampled_from(tiny.others)))
+
+
+def sample_many(tiny, draw):
+    x = draw(GARBAGE | NEARLY.map(lambda x: x[None]))
+    many = tiny.others[0].sample_many(x, draws=draw(COUNTS) if draw(st.booleans()) else 20, seed=draw(SEEDS))
+    assert np.isfinite(many.theta[~many.diverged]).all()
+
+
+def use_draws(tiny, draw):
+    drawn = tiny.others[0].sample(np.zeros((1, 3)), draws=20)
+    if draw(st.booleans()):
+        x = drawn.predict(draw(st.just(simulator) | GARBAGE), draw(st.none() | COUNTS), draw(SEEDS))
+        assert x.shape[2:] == (3,)
+    else:
+        drawn.to_arviz(draw(GARBAGE))
+
+
+def diagnose(tiny, draw):
+    """Of a hundred numbers that are right, one is wrong."""
+    right = {"posterior": tiny.others[0], "simulator": simulator, "n": 1, "sims": 20, "draws": 20, "seed": 0, "x_obs": None}
+    wrong = draw(st.sampled_from(list(right)))
+    few = GARBAGE.filter(lambda v: not isinstance(v, int | np.integer) or v < 200)
+    sf.diagnose(**{**right, wrong: draw(few)}, **({draw(st.text(max_size=3)): 1} if draw(st.integers(0, 9)) == 0 else {}))
+
+
+def smc_abc(tiny, draw):
+    """One of the arguments is wrong."""
+    right = {"prior": PRIOR, "simulator": simulator, "x_obs": np.zeros((1, 3)), "budget": 300, "draws": 20, "population": 100}
+    wrong = draw(st.sampled_from([*right, "seed"]))
+    few = GARBAGE.filter(lambda v: not isinstance(v, int | np.integer) or v < 200)
+    drawn = sf.smc_abc(**{**right, wrong: draw(OBSERVATIONS if wrong == "x_obs" else few)})
+    assert np.isfinite(drawn.theta).all()
+
+
+def refine(tiny, draw):
+    """No simulator, and something else that is wrong."""
+    right = {"x_obs": np.zeros((1, 3)), "simulator": None, "budget": 500, "rounds": 2, "seed": 0, "sims": None}
+    tiny.posterior.refine(**{**right, draw(st.sampled_from(list(right))): draw(GARBAGE)})
 
 
 def fit(tiny, draw):
@@ -142,9 +200,28 @@ def simulate(tiny, draw):
         draw(st.just(100) | GARBAGE.filter(lambda v: not isinstance(v, int | np.integer) or v < 300)),
         draw(st.sampled_from([1, 2]) | GARBAGE.filter(lambda v: not isinstance(v, int | np.integer) or v < 300)),
         draw(SEEDS),
+        **_how(draw),
     )
     assert np.isfinite(sims.x).all()
     repr(sims)
+
+
+def _how(draw):
+    """An odd wish."""
+    if draw(st.booleans()):
+        return {}
+    name = draw(st.sampled_from(["store", "executor", "workers", "timeout", "memory", "max_failures"]))
+    here = {"workers": 0} if name in ("store", "max_failures") else {}
+    odd = GARBAGE.filter(lambda v: not isinstance(v, int | float | str | np.number))  # no folders, processes or waiting
+    return {**here, name: draw(odd | st.sampled_from([-1, -0.5, np.nan, np.inf, True, "", "\0"]))}
+
+
+def open_store(tiny, draw):
+    if draw(st.booleans()):
+        sf.Store.open(draw(GARBAGE))
+    else:
+        sims = sf.Store.open(f"{tiny.folder}/store").simulations(draw(GARBAGE | st.integers(-5, 200)))
+        assert sims.budget <= 150
 
 
 def make_prior(tiny, draw):
@@ -209,8 +286,8 @@ def save_and_load(tiny, draw):
 
 
 CALLS: list[Callable] = [
-    sample, sample, fit, fit_many, simulate, make_prior, prior_from_draws, use_prior, make_settings, make_settings,
-    save_and_load,
+    sample, sample, sample_others, sample_many, use_draws, diagnose, smc_abc, refine, fit, fit_many, simulate, simulate,
+    open_store, make_prior, prior_from_draws, use_prior, make_settings, make_settings, save_and_load,
 ]  # fmt: skip
 
 
@@ -235,5 +312,5 @@ def test_garbage(tiny, data):
 @pytest.mark.full
 @LONG
 @given(data=st.data())
-def test_more_garbage(tiny, data):
-    once(tiny, data)
+def test_more_garbage(thorough, data):
+    once(thorough, data)

@@ -126,8 +126,6 @@ def test_observations_beyond_single_precision(fitted):
     for value in (1.1e37, -1e300):
         with pytest.raises(ScorefoldError, match="single precision"):
             posterior.sample(np.full((2, 3), value), draws=20)
-    with pytest.raises(ScorefoldError, match="single precision"):
-        sf.simulate(PRIOR, lambda theta, rng: np.full(3, 2e37), 100)
 
 
 # Failed simulations
@@ -218,6 +216,8 @@ BROKEN = {
     "sets that are too large": ({"sizes": lambda v: v + 1}, "1 to 1 observations"),
     "empty sets": ({"sizes": lambda v: v - 1}, "1 to 1 observations"),
     "words": ({"x": lambda v: v.astype(str)}, "as numbers"),
+    "ragged lists": ({"theta": lambda v: (None, (None, None))}, "expected θ, x, sizes and origin as NumPy arrays; got tuple"),
+    "lists": ({"x": lambda v: v.tolist()}, "as NumPy arrays; got ndarray, list"),
     "nothing": ({"theta": lambda v: None}, "expected θ"),
     "few": ({name: lambda v: v[:49] for name in ("theta", "x", "sizes", "origin")}, "at least 50 training cases"),
     "no features": ({"x": lambda v: v[..., :0]}, "at least one to an observation"),

@@ -308,6 +308,8 @@ REFUSED = {
     "name not a string": (lambda: Prior({0: NORM}), r"names, each a string.*got \[0\]"),
     "names with marginals": (lambda: Prior({"a": NORM}, names=["a"]), "names= only with a multivariate"),
     "too few names": (lambda: Prior(WHOLE["SciPy"], names=["a"]), "expected 3 different names"),
+    "names as something else": (lambda: Prior(WHOLE["SciPy"], names=False), "expected 3 different names.*got False"),
+    "names without an order": (lambda: Prior(WHOLE["SciPy"], names={"a", "b", "c"}), "expected 3 different names"),
     "names as one string": (lambda: Prior(WHOLE["SciPy"], names="abc"), "expected 3 different names"),
     "marginal without a name": (lambda: Prior(NORM), "expected named marginals.*Give every marginal"),
     "multivariate not called": (lambda: Prior(stats.multivariate_normal), r"SciPy's \(called\)"),
@@ -363,6 +365,7 @@ REFUSED = {
         lambda: Prior(stats.multivariate_normal([0, 0], [[1, 0.5], [0.2, 1]])),
         "symmetric covariance",
     ),
+    "a longer mean": (lambda: Prior(stats.multivariate_normal([0, 1], [1.0])), r"a mean as long as .* 1; got .*\(2,\)"),
     "NaN mean": (lambda: Prior(stats.multivariate_normal([np.nan, 0], np.eye(2))), "finite mean"),
     "theta outside": (
         lambda: PRIORS["mixed"]().to_normal([[1, 1, 1], [2.1, 1, 1]]),
@@ -378,6 +381,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("key", REFUSED)
 def test_refused_with_advice(key):
     call, message = REFUSED[key]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import hostile_folders
 import scorefold as sf
 from scorefold import tasks
 from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
@@ -202,6 +203,7 @@ def _set(*path):
         (_set("trained", "rounds", 0, "locating"), 1),
         (_set("trained", "rounds", 0, "proposal", "root"), [[0.0, 0.0], [0.0, 0.0]]),
         (_set("trained", "region", "mean"), [0.0]),
+        (_set("trained", "region", "mean"), [1e308, 0.0]),
         (_set("trained", "region", "kind"), "box"),
         (_set("trained", "observations"), 0),
         (_set("trained", "agreed"), "yes"),
@@ -242,3 +244,7 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
     np.testing.assert_array_equal(draws[1], draws[2])
     with pytest.raises(ScorefoldError, match="has no option 'worker'"):
         run(worker=2)
+
+
+def test_mutated_folders(refined, tmp_path):
+    hostile_folders.assert_harmless(refined.save(tmp_path / "model"), 1_000)

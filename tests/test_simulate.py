@@ -3,6 +3,8 @@
 Statistical comparisons use fixed seeds; on fresh ones each fails falsely less often than once in 10⁶.
 """
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -242,7 +244,10 @@ def grows(theta, rng):
     [
         (raises, r"failed on simulation \d+, θ = \[.*ZeroDivisionError: no susceptibles left"),
         (grows, r"shape of the first, \(\d,\); simulation \d+ gave \(\d,\) for θ = .* one fixed shape"),
-        (lambda theta, rng: "x", "failed on simulation 0.*ValueError"),
+        (lambda theta, rng: "x", "failed on simulation 0.*expected an observation to be numbers; got str"),
+        (lambda theta, rng: "3", "failed on simulation 0.*expected an observation to be numbers; got str"),
+        (lambda theta, rng: theta * 1j, "failed on simulation 0.*expected an observation to be numbers; got ndarray"),
+        (lambda theta, rng: sys.exit(3), "failed on simulation 0.*SystemExit: 3"),
         (lambda theta, rng: None, "mostly returns finite observations; 100 of 100 calls"),
         (
             lambda theta, rng: theta * np.nan,
@@ -250,6 +255,8 @@ def grows(theta, rng):
         ),
         (lambda theta: theta, "failed on simulation 0.*TypeError"),
         (Batched(lambda theta, keys: theta / 0), "mostly returns finite observations"),
+        (Batched(lambda theta, keys: theta * 1j), "batched simulator failed.*expected observations to be numbers"),
+        (Batched(lambda theta, keys: [theta, theta]), r"one observation per row, \(100, …\); got shape \(2, 100, 2\)"),
         (Batched(lambda theta, keys: theta[:7]), r"one observation per row, \(100, …\); got shape \(7, 2\)"),
         (Batched(lambda theta, keys: theta.sum()), r"one observation per row.*got shape \(\)"),
         (
@@ -276,10 +283,10 @@ def test_too_many_failures_are_refused(part):
         simulate(PRIOR, fails_often, 400, max_failures=0.9)
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
-def test_observations_beyond_single_precision_are_refused():
-    with pytest.raises(ScorefoldError, match=r"fit in single precision .* taking logarithms"):
-        simulate(PRIOR, lambda theta, rng: 1e39, 100)
+@pytest.mark.parametrize("value", [1.1e37, -2e37, 1e39])
+def test_observations_beyond_single_precision_are_refused(value):
+    with pytest.raises(SimulatorError, match=r"gave numbers that do not fit in single precision.*take logarithms"):
+        simulate(PRIOR, lambda theta, rng: value, 100)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +300,10 @@ def test_observations_beyond_single_precision_are_refused():
         ),
         ({"budget": 1e4}, r"budget to be a whole number ≥ 100; got 10000\.0"),
         ({"budget": True}, "got True"),
+        ({"budget": 10**12}, "budget and set_size up to 1,000,000,000; got 1,000,000,000,000 and 1"),
+        ({"set_size": 2**70}, "budget and set_size up to 1,000,000,000"),
+        ({"store": 3}, "expected the path of a folder; got 3"),
+        ({"store": "a\0b"}, "expected the path of a folder"),
         ({"set_size": 0}, r"expected set_size to be a whole number ≥ 1; got 0"),
         ({"set_size": 1.5}, "set_size.*got 1.5"),
         ({"seed": -1}, r"expected seed to be a whole number ≥ 0; got -1"),

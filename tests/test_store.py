@@ -406,6 +406,8 @@ def test_another_version_or_name_may_continue(tmp_path):
         (lambda d: d.pop("seed"), "; seed cannot be read"),
         (lambda d: d.update(seed=True), "; seed cannot"),
         (lambda d: d.update(rows=0), "counts and shapes"),
+        (lambda d: d.update(rows=2**31), "counts and shapes"),
+        (lambda d: d.update(set_size=10**30), "counts and shapes"),
         (lambda d: d.update(shape=[-1]), "counts and shapes"),
         (lambda d: d.update(shape=["3"]), "counts and shapes"),
         (lambda d: d["prior"].update(kind="pickle"), "the kinds are"),
@@ -421,7 +423,7 @@ def test_a_changed_description_is_refused(tmp_path, change, message):
         Store.open(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "null"])
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", "[" * 100_000])
 def test_an_unreadable_description_is_refused(tmp_path, text):
     (tmp_path / "description.json").write_text(text)
     with pytest.raises(ScorefoldError, match="expected a"):
@@ -440,3 +442,20 @@ def test_other_folders_are_left_alone(tmp_path):
 def test_every_status_has_a_name():
     assert STATUS[OK] == "ok"
     assert len(set(STATUS)) == 7
+
+
+@pytest.mark.parametrize("path", [3, None, b"store", "a\0b", ""])
+@pytest.mark.usefixtures("unchecked")
+def test_paths_that_are_none(path):
+    with pytest.raises(ScorefoldError, match="expected the path of a folder"):
+        Store.open(path)
+
+
+@pytest.mark.parametrize(
+    ("stop", "message"), [(-1, "got -1"), (1.5, "got 1.5"), ("x", "got 'x'"), (2**70, "first of them number 20")]
+)
+@pytest.mark.usefixtures("unchecked")
+def test_numbers_of_simulations_that_are_none(tmp_path, stop, message):
+    store = filled(tmp_path, 20)
+    with pytest.raises(ScorefoldError, match=message):
+        store.simulations(stop)

@@ -4,6 +4,7 @@ The short form; the numbers that are promised are in the tests marked `full`. No
 the kills, and the outcome must not depend on them.
 """
 
+import errno
 import hashlib
 import os
 import signal
@@ -22,6 +23,7 @@ import pytest
 from scipy import stats
 
 import plain_simulators as simulators
+from scorefold.disk import durable
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.simulation import compiled, description, engine
@@ -168,6 +170,24 @@ def test_two_drivers_on_one_store_do_no_harm(tmp_path, in_process):
     assert len(results) == 2
 
 
+def test_a_full_disk_loses_nothing(tmp_path, in_process, monkeypatch):
+    real, calls = durable.write_once, iter(range(1_000))
+
+    def write_once(*args):
+        if next(calls) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args)
+
+    how = {"set_size": 3, "seed": 4, "store": tmp_path, "workers": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_once", write_once)
+        with pytest.raises(ScorefoldError, match=r"No space left on device.* kept"):
+            simulate(PRIOR, simulators.echo, 300, **how)
+    assert 0 < Store.open(tmp_path).stop() < 300
+    simulate(PRIOR, simulators.echo, 300, **how)
+    assert digest(tmp_path) == in_process[0]
+
+
 def test_what_cannot_be_stored_is_not_simulated(tmp_path):
     def never(theta, rng):
         raise AssertionError("called")
@@ -188,6 +208,7 @@ def test_what_cannot_be_stored_is_not_simulated(tmp_path):
         ({"workers": 1.5}, "workers to be a whole number"),
         ({"timeout": 0}, "timeout to be a positive number of seconds; got 0"),
         ({"timeout": np.inf, "workers": 1}, "timeout to be a positive number of seconds; got inf"),
+        ({"timeout": True}, "timeout to be a positive number of seconds; got True"),
         ({"memory": -5}, "memory to be a positive number of bytes; got -5"),
         ({"max_failures": 1.5}, r"max_failures to be a fraction from 0 to 1; got 1\.5"),
         ({"workers": 0, "timeout": 1.0}, "only for simulators that run in worker processes; got them with workers=0"),
@@ -236,6 +257,37 @@ def test_batches_go_into_the_store_the_same_in_all_pieces(tmp_path, monkeypatch)
     with pytest.warns(ScorefoldWarning, match="NaN"):
         here = simulate(PRIOR, batched_echo, 1_000, seed=4)
     np.testing.assert_allclose(whole.x, here.x, rtol=1e-6)
+
+
+WIDE = Prior({"size": stats.uniform(36, 3)})
+
+
+def beyond(theta, rng):
+    return np.array([1.0, 10.0 ** theta[0]])
+
+
+@Batched
+def batched_beyond(theta, keys):
+    return jnp.column_stack([jnp.ones(len(theta)), 10.0 ** theta[:, 0]])
+
+
+@pytest.mark.parametrize("simulator", [beyond, batched_beyond])
+def test_numbers_beyond_single_precision_fail_the_same_in_every_way(tmp_path, simulator):
+    """Of 10^36 … 10^39 a third is within ±1e37; the rest, infinite in float32 or not, has a status and is left out."""
+    ways = (
+        [{}, {"store": tmp_path}] if isinstance(simulator, Batched) else [{}, {"workers": 0}, {"store": tmp_path, "workers": 1}]
+    )
+    for how in ways:
+        with pytest.warns(
+            ScorefoldWarning, match=r"of 300 simulations (gave numbers that do not fit|gave NaN|failed .*not finite)"
+        ):
+            sims = simulate(WIDE, simulator, 300, max_failures=0.9, **how)
+        wanted = WIDE.sample(300, 0)
+        np.testing.assert_array_equal(sims.theta, wanted[wanted[:, 0] <= 37])
+        assert sims.x.max() <= 1e37
+    assert set(statuses(tmp_path)) == {STATUS.index("ok"), STATUS.index("not finite")}
+    with pytest.raises(SimulatorError, match=r"(?s)got \d+ of \d+: \d+ not finite.*first to fail was simulation"):
+        simulate(WIDE, simulator, 300, **ways[-1])
 
 
 # Faults
@@ -305,6 +357,15 @@ def test_failing_too_often_stops_the_run_and_shows_the_first(tmp_path, workers):
     assert 0 < there.stop() < 5_000, "what was finished stays, and the rest was not tried"
 
 
+def test_a_store_with_too_many_failures_is_refused_again(tmp_path):
+    how = {"store": tmp_path, "workers": 0}
+    with pytest.warns(ScorefoldWarning, match=r"simulations failed \(\d+ raised\)"):
+        simulate(PRIOR, simulators.raises, 300, max_failures=0.9, **how)
+    first = int(np.flatnonzero(PRIOR.sample(300, 0)[:, 0] > -0.5)[0])
+    with pytest.raises(SimulatorError, match=rf"of 300: \d+ raised.*\n.*simulation {first}, θ = \(a = .*, in an earlier run"):
+        simulate(PRIOR, simulators.raises, 300, max_failures=0.5, **how)
+
+
 @pytest.mark.parametrize(("max_failures", "stops"), [(0.0, True), (0.3, True), (0.9, False), (1.0, False)])
 def test_how_many_failures_are_too_many_is_a_choice(max_failures, stops):
     if stops:
@@ -318,7 +379,10 @@ def test_how_many_failures_are_too_many_is_a_choice(max_failures, stops):
 
 @pytest.mark.parametrize(
     ("simulator", "max_failures", "tried", "how"),
-    [(simulators.crashes, 0.5, "24", "crashed.*SIGSEGV"), (simulators.text, 1.0, "100", "raised.*ValueError")],
+    [
+        (simulators.crashes, 0.5, "24", "crashed.*SIGSEGV"),
+        (simulators.text, 1.0, "100", "raised.*expected an observation to be numbers"),
+    ],
 )
 def test_a_simulator_that_never_works_leaves_no_store(tmp_path, simulator, max_failures, tried, how):
     with pytest.raises(SimulatorError, match=rf"(?s)got {tried} of {tried}: .*first to fail was simulation 0, .*{how}"):

@@ -66,7 +66,7 @@ SEEN = [
     (simulators.forks_and_crashes, {"rows": THETA[:1]}, CRASHED, "SIGSEGV"),
     (simulators.leaves, {}, RAISED, "SystemExit: good-bye"),
     (simulators.nothing, {}, NOT_FINITE, "NaN or infinity"),
-    (simulators.text, {}, RAISED, "ValueError"),
+    (simulators.text, {}, RAISED, "expected an observation to be numbers"),
     (simulators.huge, {}, NOT_FINITE, "single precision .* logarithms"),
     (simulators.hangs, {"timeout": 0.3, "rows": THETA[:2]}, TIMEOUT, "timeout of 0.3 s"),
     (simulators.hoards, {"memory": 500 << 20, "rows": THETA[:1]}, MEMORY, "MemoryError"),

@@ -9,6 +9,7 @@ Nothing in the folder is executed or trusted. Classes come from the literal list
 Everything that is wrong is one ModelError.
 """
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,7 @@ from scorefold.methods.nre import NRE
 from scorefold.methods.refined import RefinedPosterior
 from scorefold.methods.summed import SummedPosterior
 from scorefold.networks.embedding import Attention, Convolution
-from scorefold.posterior import FORMAT, Frame, Made, Posterior, checked_path
+from scorefold.posterior import FORMAT, Frame, Made, Posterior
 from scorefold.prior import described
 from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
 from scorefold.train.fit import Training
@@ -74,7 +75,7 @@ MOST_PACKAGES = 50
 
 def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = None) -> Posterior:
     """The posterior that was saved in this folder. An embedding of the user's own must be given again, as a function."""
-    path = checked_path(folder)
+    path = settings.folder(folder)
     try:
         return _load(path, embedding)
     except ScorefoldError as error:
@@ -92,6 +93,8 @@ def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:
         if described.check(prior) == "proposal":
             raise ModelError("expected a prior; got a proposal in place of one")
         shape = tuple(strict.whole(n, "an axis", 1, 2**31) for n in strict.listed(config["shape"], "the shape", MOST_AXES))
+        if math.prod(shape) > found.header.numbers:  # every kind keeps the scale of each number of an observation
+            raise ModelError(f"expected the weights for observations {shape}; the file is too small for them")
         frame = Frame(method, len(prior["names"]), prior["kind"] != "draws", shape, found.header.numbers)
         made = _made(config["made"])
         if not isinstance(config["trained"], dict):

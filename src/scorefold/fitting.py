@@ -12,7 +12,7 @@ import numpy as np
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.posterior import Made, Posterior, checked_path
+from scorefold.posterior import Made, Posterior
 from scorefold.simulation import health
 from scorefold.simulation.cases import Simulations
 from scorefold.train.checkpoint import Checkpoint
@@ -79,7 +79,7 @@ def fit_many(
 def _checkpoint(
     folder: Any, seconds: Any, further: Any, sims: Sequence[Simulations], method: Method, seeds: Sequence[int]
 ) -> Checkpoint:
-    path = checked_path(folder)
+    path = settings.folder(folder)
     if not method.resumes:
         raise ScorefoldError(f"expected a method that keeps checkpoints; {type(method).__name__} does not. Leave it out.")
     if not settings.fits(seconds, float) or seconds < 0 or not isinstance(further, bool):

@@ -69,7 +69,7 @@ class Draws:
         if self.x_obs is not None:
             groups["observed_data"] = {"x": self.x_obs}
         if posterior_predictive is not None:
-            replicated = np.asarray(posterior_predictive, np.float64)
+            replicated = settings.numbers("posterior_predictive", posterior_predictive)
             if self.x_obs is not None and replicated.shape != (len(self.theta), *self.x_obs.shape):
                 raise ScorefoldError(
                     f"expected posterior_predictive of shape {(len(self.theta), *self.x_obs.shape)}, a data set for each draw; "
@@ -199,7 +199,7 @@ class Posterior(ABC):
 
         A model that is there already is replaced only with `overwrite`, and anything else never.
         """
-        path = checked_path(folder)
+        path = settings.folder(folder)
         if not isinstance(overwrite, bool):
             raise ScorefoldError(f"expected overwrite to be True or False; got {overwrite!r:.60}")
         if path.is_symlink() or path.exists():
@@ -263,7 +263,7 @@ class Posterior(ABC):
         settings.count("draws", draws, 1)
         settings.count("seed", seed, 0)
         self._check_options(how)
-        x = np.asarray(x_obs)
+        x = settings.numbers("x_obs", x_obs)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
             raise ScorefoldError(
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
@@ -344,13 +344,6 @@ class Posterior(ABC):
                 f"{x.flat[np.abs(x).argmax()]:.3g}"
             )
         return x.reshape(len(x), -1)
-
-
-def checked_path(folder: Any) -> Path:
-    """A path, or a ScorefoldError."""
-    if not isinstance(folder, str | os.PathLike) or not str(folder) or "\0" in str(folder):
-        raise ScorefoldError(f"expected the path of a folder; got {folder!r:.80}")
-    return Path(folder)
 
 
 def _depth(value: Any) -> int:

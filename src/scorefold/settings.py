@@ -10,10 +10,12 @@ A function cannot be written down; its place says so, and restoring asks for it.
 """
 
 import math
+import os
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -40,6 +42,13 @@ def count(name: str, value: Any, least: int) -> int:
     if not fits(value, int) or value < least:
         raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}")
     return int(value)
+
+
+def folder(value: Any) -> Path:
+    """The path of a folder, or a ScorefoldError."""
+    if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
+        raise ScorefoldError(f"expected the path of a folder; got {value!r:.80}")
+    return Path(value)
 
 
 def numbers(name: str, value: Any) -> np.ndarray:

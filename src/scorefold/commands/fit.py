@@ -1,6 +1,7 @@
 """`scorefold fit` and `scorefold sample`: simulations on disk → a model on disk → draws on disk."""
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,7 @@ def fit(
     if out.exists() and not overwrite:
         raise typer.BadParameter(f"{out} is there already; --overwrite replaces a model", param_hint="--out")
     checkpoint = out.with_name(out.name + ".checkpoint") if chosen.resumes else None
+    so_far = out.with_name(out.name + ".so-far")
     if checkpoint and checkpoint.exists() and not resume:
         raise typer.BadParameter(
             f"a training was stopped and left {checkpoint}: go on with --resume, or delete that folder", param_hint="--resume"
@@ -44,10 +46,14 @@ def fit(
             posterior = train(sims, chosen, seed, progress=True, checkpoint=checkpoint)
         except Interrupted:
             typer.echo(f"scorefold: training was stopped; its state is in {checkpoint}. Go on with --resume.", err=True)
+            with warnings.catch_warnings(action="ignore"):  # they have been said
+                train(sims, chosen, seed, checkpoint=checkpoint, further=False).save(so_far, overwrite=True)
+            typer.echo(f"scorefold: the best so far is the model {so_far}.", err=True)
             raise typer.Exit(1) from None
         posterior.save(out, overwrite=overwrite)
     if checkpoint:
         shutil.rmtree(checkpoint)
+        shutil.rmtree(so_far, ignore_errors=True)
     typer.echo(f"Trained on {sims}\nThe model is {out}; draw with `scorefold sample {out} OBSERVATIONS`.")
 
 

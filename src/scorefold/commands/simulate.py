@@ -34,7 +34,11 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
         raise typer.BadParameter(str(error), param_hint="CONFIG") from None
     settings = {key: value for key, value in read.simulate.items() if key != "store"}
     with aloud():
-        sims = run(prior, simulator, **settings, progress=True, store=read.store)
+        try:
+            sims = run(prior, simulator, **settings, progress=True, store=read.store)
+        except KeyboardInterrupt:
+            typer.echo(f"scorefold: stopped; what was finished is in {read.store}. Run it again to continue.", err=True)
+            raise typer.Exit(1) from None
     typer.echo(f"{sims}\nThe store is {read.store}; look into it with `scorefold store info {read.store}`.")
 
 

@@ -161,7 +161,7 @@ def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: 
         )
     if not start.prior.gaussian:
         raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
-    if sims is not None and sims.prior != start.prior:
+    if sims is not None and (not isinstance(sims, Simulations) or sims.prior != start.prior):
         raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
 
 

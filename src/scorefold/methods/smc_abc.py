@@ -95,7 +95,7 @@ def smc_abc(
     started = time.perf_counter()
     x = _checked(prior, simulator, x_obs, budget, draws, seed)
     n = len(x)
-    size = population or max(SMALLEST_ROUND, budget // (n * ROUNDS))
+    size = max(SMALLEST_ROUND, budget // (n * ROUNDS)) if population is None else population
     settings.count("population", size, SMALLEST_ROUND)
     if size * n > budget:
         raise ScorefoldError(
@@ -189,7 +189,7 @@ def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, 
         )
     for name, value, least in (("budget", budget, SMALLEST_ROUND), ("draws", draws, 1), ("seed", seed, 0)):
         settings.count(name, value, least)
-    x = np.asarray(x_obs, np.float64)
+    x = settings.numbers("x_obs", x_obs)
     if x.ndim == 0 or len(x) == 0 or not np.isfinite(x).all():
         raise ScorefoldError(f"expected finite observations (n, …) with n ≥ 1; got shape {x.shape}. For one write x_obs[None].")
     return x.reshape(len(x), -1)

@@ -131,7 +131,8 @@ class SummedPosterior(Posterior):
         self, x: np.ndarray, draws: int, seed: tuple[int, int], *, sampler: str | None = None, chains: int | None = None
     ) -> Drawn:
         """By the method's sampler and number of chains, or those asked for."""
-        sampler, chains = sampler or self.method.sampler, chains or self.method.chains
+        sampler = self.method.sampler if sampler is None else sampler
+        chains = self.method.chains if chains is None else chains
         check_sampler(sampler, chains)
         key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
         padded = np.concatenate([x, np.zeros((bucket(len(x)) - len(x), x.shape[1]))])
@@ -251,7 +252,7 @@ def warn(info: NutsInfo | VariationalInfo, u: np.ndarray) -> None:
 
 def check_sampler(sampler: Any, chains: Any) -> None:
     """A known sampler and a whole number of chains, two or more."""
-    if sampler not in SAMPLERS:
+    if not isinstance(sampler, str) or sampler not in SAMPLERS:
         raise ScorefoldError(f"expected a sampler; got {sampler!r}. {closest(str(sampler), list(SAMPLERS))}")
     if not isinstance(chains, int) or isinstance(chains, bool) or chains < 2:
         raise ScorefoldError(f"expected 2 chains or more, which can be compared; got {chains!r}")

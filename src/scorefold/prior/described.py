@@ -127,6 +127,7 @@ PROPOSALS: dict[str, dict[str, int]] = {
     "truncated": {"axes": 2, "low": 1, "high": 1},
 }
 """How many axes of length dim each array of a proposal has."""
+FARTHEST = 1e6
 
 
 def check_proposal(description: Any, dim: int) -> None:
@@ -137,6 +138,8 @@ def check_proposal(description: Any, dim: int) -> None:
     axes = PROPOSALS[kind]
     _keys(description, {"kind", *axes}, f"a {kind} proposal")
     array = {name: _numbers(name, description[name], (dim,) * count) for name, count in axes.items()}
+    if max(np.abs(value).max() for value in array.values()) > FARTHEST:
+        raise _unreadable(f"a proposal should be within ±{FARTHEST:.0e}, where θ is standard normal")
     if kind == "gaussian" and not np.linalg.cond(array["root"]) < WORST_CONDITION:
         raise _unreadable("the root of a proposal cannot be inverted")
     if kind == "truncated":

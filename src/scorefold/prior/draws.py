@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.special import ndtr, ndtri
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError, closest
 from scorefold.prior.gaussian import cholesky
 from scorefold.prior.normal import U_MAX, Values
@@ -113,7 +114,8 @@ def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:
             f"expected draws of {names[i]!r} between its bounds, {bounds[i, 0]:.6g} to {bounds[i, 1]:.6g}, and not on them; "
             f"got {theta[row, i]:.6g} ({outside[:, i].sum()} of {len(theta)} draws). Widen the bounds or leave these draws out."
         )
-    constant = np.ptp(theta, axis=0) <= 1e-12 * np.abs(theta).max(axis=0)
+    with np.errstate(over="ignore"):
+        constant = np.ptp(theta, axis=0) <= 1e-12 * np.abs(theta).max(axis=0)
     if constant.any():
         i = int(constant.argmax())
         raise ScorefoldError(
@@ -121,8 +123,8 @@ def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:
             "prior and set it inside the simulator."
         )
     y = unbounded(theta, bounds)
-    mean = y.mean(axis=0)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = y.mean(axis=0)
         cov = (y - mean).T @ (y - mean) / len(y)
     if not np.isfinite(cov).all():
         raise ScorefoldError(
@@ -135,10 +137,7 @@ def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:
 
 def checked_draws(theta: ArrayLike) -> Rows:
     """The draws as float64 rows of their own, or an error that says what is wrong with them."""
-    try:
-        rows = np.array(theta, np.float64, order="C")
-    except (TypeError, ValueError) as error:
-        raise ScorefoldError(f"expected draws as an array of numbers (count, dim); got {theta!r:.60} ({error}).") from error
+    rows = np.array(settings.numbers("draws", theta), order="C")
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise ScorefoldError(
             f"expected draws of shape (count, dim), one per row; got shape {rows.shape}. Write draws of a single parameter as "

@@ -64,6 +64,8 @@ def mean_and_cov(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
             f"expected a finite mean and a symmetric covariance; got mean {mean.tolist()!s:.100} and "
             f"covariance {cov.tolist()!s:.200}. Check them for NaN and for entries i, j unlike j, i."
         )
+    if mean.shape not in ((), (1,), (len(cov),)):
+        raise ScorefoldError(f"expected a mean as long as the covariance is wide, {len(cov)}; got the shape {mean.shape}")
     return np.broadcast_to(mean, len(cov)), (cov + cov.T) / 2
 
 

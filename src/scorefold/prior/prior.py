@@ -8,7 +8,7 @@ No draw can leave the bounds of θ. All of it is float64 on the host. The map an
 where float64 cannot hold θ so close to its bound: Beta(½, ½) keeps the last 1e-9 of its mass between 1 - 2e-18 and 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import KeysView, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,8 +198,9 @@ class Prior:
         return array
 
 
-def _checked_names(names: Sequence[Any], count: int) -> tuple[str, ...]:
-    good = not isinstance(names, str) and all(isinstance(name, str) and name.strip() for name in names)
+def _checked_names(names: Any, count: int) -> tuple[str, ...]:
+    ordered = isinstance(names, list | tuple | KeysView) or (isinstance(names, np.ndarray) and names.ndim == 1)
+    good = ordered and all(isinstance(name, str) and name.strip() for name in names)
     if not good or len(names) != count or len(set(names)) != count:
         raise ScorefoldError(
             f"expected {count} different names, each a string with something in it; got {names!r:.200}. Name "

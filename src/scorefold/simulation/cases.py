@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.simulation.one import LARGEST, TOO_LARGE
+from scorefold.simulation.one import rounded
 
+LARGEST_BUDGET = 10**9
+"""Simulations are counted in 32 bits on the device, and their parameters planned in memory."""
 IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
 IN_RAM = partial(np.zeros, dtype=np.float32)
@@ -91,12 +92,9 @@ def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
 
 
 def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int) -> Simulations:
-    """Sets out of single observations (calls, *shape); calls without a finite observation are left out."""
-    good = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-    sims = gather_blocks(prior, planned, good, [(0, x)], x.shape[1:], set_size, seed)
-    if not (np.abs(sims.x) <= LARGEST).all():
-        raise ScorefoldError(TOO_LARGE)
-    return sims
+    """Sets out of single observations (calls, *shape); calls whose observation is not finite are left out."""
+    single, good = rounded(x)
+    return gather_blocks(prior, planned, good, [(0, single)], x.shape[1:], set_size, seed)
 
 
 def gather_blocks(

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import settings
 from scorefold.errors import SimulatorError
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.engine import LEAST, Gaps, Guard, Rows
-from scorefold.simulation.one import NOT_FINITE, OK, Block, Outcome
+from scorefold.simulation.one import NOT_FINITE, OK, STATUS, Block, Outcome, not_finite, rounded
 from scorefold.types import Array, new_key
 
 BATCH = 1_024
@@ -37,7 +38,7 @@ class Compiled:
             x = jax.eval_shape(self._function, jax.ShapeDtypeStruct((BATCH, self.dim), jnp.float32), keys)
         except Exception as error:
             raise _failed((BATCH, self.dim), error) from error
-        checked(x.shape, BATCH)
+        checked(getattr(x, "shape", ()), BATCH)
         return tuple(x.shape[1:]), []
 
     def blocks(self, gaps: Gaps, theta: Rows, shape: tuple[int, ...]) -> Iterator[Block]:
@@ -61,13 +62,12 @@ class Compiled:
         began = time.perf_counter()
         x = run_batch(self._function, padded, self._keys(jnp.arange(first, first + batch)))[start - first : stop - first]
         each = (time.perf_counter() - began) / batch
-        with np.errstate(over="ignore"):
-            x = x.astype(np.float32)
-        bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-        x[bad] = 0
-        failure = (start + int(bad.argmax()), "not finite: it returned NaN or infinity") if bad.any() else None
-        status = np.where(bad, NOT_FINITE, OK).astype(np.uint8)
-        return Block(start, x, status, np.full(len(x), each, np.float32), failure)
+        single, good = rounded(x)
+        single[~good] = 0
+        at = int(good.argmin())
+        failure = None if good.all() else (start + at, f"{STATUS[NOT_FINITE]}: {not_finite(x[at])}")
+        status = np.where(good, OK, NOT_FINITE).astype(np.uint8)
+        return Block(start, single, status, np.full(len(x), each, np.float32), failure)
 
 
 def _together(parts: list[Block]) -> Block:
@@ -78,7 +78,7 @@ def _together(parts: list[Block]) -> Block:
 def run_batch(function: Callable[..., Array], theta: np.ndarray, keys: Array) -> np.ndarray:
     """One observation for each row of θ, as float64."""
     try:
-        x = np.asarray(function(jnp.asarray(theta, jnp.float32), keys), np.float64)
+        x = settings.numbers("observations", function(jnp.asarray(theta, jnp.float32), keys))
     except Exception as error:
         raise _failed(theta.shape, error) from error
     checked(x.shape, len(theta))

@@ -15,10 +15,13 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import described as prior_files
+from scorefold.simulation.cases import LARGEST_BUDGET
 
 SCHEMA = 1
 SHARD_BYTES = 16 << 20
 MOST_ROWS = 16_384
+ROWS_EVER = 1 << 20
+"""A store that says more is not to be believed."""
 KINDS: dict[str, type] = {
     "schema": int,
     "scorefold": str,
@@ -62,7 +65,7 @@ def read(path: Path) -> dict[str, Any]:
         about = json.loads((path / "description.json").read_text())
     except FileNotFoundError:
         raise ScorefoldError(f"expected a store at {path}; found no description.json there") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
     wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
     wrong = wrong or sorted(set(about) - set(KINDS)) or (["schema"] if about["schema"] != SCHEMA else [])
@@ -72,7 +75,7 @@ def read(path: Path) -> dict[str, Any]:
             "written by another version of scorefold."
         )
     whole = [about["seed"] + 1, about["set_size"], about["rows"], *(1 + n if type(n) is int else 0 for n in about["shape"])]
-    if min(whole) < 1:
+    if min(whole) < 1 or about["rows"] > ROWS_EVER or about["set_size"] > LARGEST_BUDGET:
         raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
     return about
 

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -239,9 +239,11 @@ class Guard:
         if p < 1 and ((done >= ENOUGH and beyond_chance) or failed == done >= ALL_FAILED or (p == 0 and failed)):
             raise self.error()
 
-    def finish(self) -> None:
-        """At the end the fraction is what counts."""
-        if self.done and self.failed > self.max_failures * self.done:
+    def finish(self, counts: Mapping[str, int], first: Callable[[], int]) -> None:
+        """At the end the fraction of all is what counts, those of earlier runs included; `first` finds the first failure."""
+        self.counts = Counter(counts)
+        if self.failed > self.max_failures * self.done:
+            self.first = self.first or (first(), "in an earlier run, which said how")
             raise self.error()
 
     def summary(self) -> str:

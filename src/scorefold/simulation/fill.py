@@ -1,6 +1,5 @@
 """Fill a store, or memory, with the simulations that it lacks."""
 
-import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -58,9 +57,7 @@ class Source(Protocol):
         ...
 
 
-def fill(
-    order: Order, source: Source, path: str | os.PathLike[str] | None, max_failures: float, progress: bool
-) -> tuple[Simulations, str]:
+def fill(order: Order, source: Source, path: Path | None, max_failures: float, progress: bool) -> tuple[Simulations, str]:
     """Make what is missing, in the store at `path` or in memory; the cases, and how those failed that are left out."""
     budget, case = len(order.planned.case), order.planned.case
     guard = Guard(max_failures, order.written)
@@ -80,23 +77,21 @@ def fill(
             take(seen)
             guard.see(seen)
     sink.finish(budget)
-    guard.finish()
     if isinstance(sink, Memory):
         sims = sink.simulations(order.prior, order.planned, order.set_size, order.seed)
     else:
         sims = sink.simulations(budget, order.planned)
     counts = sink.counts(budget) if sims.failed else {}
+    guard.finish(counts, lambda: sink.first_failed(budget))
     return sims, f"failed ({', '.join(f'{n:,} {name}' for name, n in counts.items() if n and name != STATUS[OK])})"
 
 
-def _shape(
-    order: Order, source: Source, path: str | os.PathLike[str] | None, guard: Guard
-) -> tuple[tuple[int, ...], list[Outcome]]:
+def _shape(order: Order, source: Source, path: Path | None, guard: Guard) -> tuple[tuple[int, ...], list[Outcome]]:
     if path is not None:  # what cannot end well should not begin
-        description.refuse_other(Path(path))
+        description.refuse_other(path)
         order.about(())
         if Store.exists(path):
-            there = description.read(Path(path))
-            description.refuse_difference(Path(path), there, order.about(tuple(there["shape"])))
+            there = description.read(path)
+            description.refuse_difference(path, there, order.about(tuple(there["shape"])))
             return tuple(there["shape"]), []
     return source.shape(order.theta, len(order.planned.case), guard)

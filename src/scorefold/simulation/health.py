@@ -26,7 +26,10 @@ def check(sims: Simulations) -> None:
         raise ScorefoldError(f"expected the prior of the simulations; got {type(sims.prior).__name__}")
     for name, least in (("set_size", 1), ("budget", 1), ("failed", 0), ("seed", 0)):
         settings.count(f"{name} of the simulations", getattr(sims, name), least)
-    theta, x, sizes, origin = (np.asarray(part) for part in (sims.theta, sims.x, sims.sizes, sims.origin))
+    theta, x, sizes, origin = sims.theta, sims.x, sims.sizes, sims.origin
+    if not all(isinstance(part, np.ndarray) for part in (theta, x, sizes, origin)):
+        kinds = ", ".join(type(part).__name__ for part in (theta, x, sizes, origin))
+        raise ScorefoldError(f"expected θ, x, sizes and origin as NumPy arrays; got {kinds}. Use what sf.simulate returns.")
     cases = len(theta) if theta.ndim else 0
     agree = (
         theta.shape == (cases, sims.prior.dim)

@@ -32,6 +32,10 @@ class Memory:
         """How many simulations have each status."""
         return dict(zip(STATUS, np.bincount(self._status[:stop], minlength=len(STATUS)).tolist(), strict=True))
 
+    def first_failed(self, stop: int) -> int:
+        """The first simulation that is not ok; `stop` if all are."""
+        return next(iter(np.flatnonzero(self._status[:stop] != OK).tolist()), stop)
+
     def simulations(self, prior: Prior, planned: Plan, set_size: int, seed: int) -> Simulations:
         """The training cases."""
         return gather_blocks(prior, planned, self._status == OK, [(0, self._x)], self.shape, set_size, seed)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scorefold import settings
+
 OK, RAISED, NOT_FINITE, SHAPE, TIMEOUT, CRASHED, MEMORY = range(7)
 STATUS = ("ok", "raised", "not finite", "wrong shape", "timed out", "crashed", "out of memory")
 """Names of the status codes, by code."""
@@ -57,7 +59,7 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
     """Call the simulator once; `shape` is what the observation should have, None while nobody knows."""
     began = time.perf_counter()
     try:
-        x = np.asarray(simulator(theta.copy(), stream(seed, index)), np.float64)
+        x = settings.numbers("an observation", simulator(theta.copy(), stream(seed, index)))
     except MemoryError:
         return Outcome(MEMORY, None, time.perf_counter() - began, traceback.format_exc())
     except (Exception, SystemExit):
@@ -65,13 +67,20 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
     seconds = time.perf_counter() - began
     if shape is not None and x.shape != shape:
         return Outcome(SHAPE, None, seconds, wrong_shape(shape, x.shape))
-    if not np.isfinite(x).all():
-        return Outcome(NOT_FINITE, None, seconds, f"it returned NaN or infinity: {x!r:.200}")
+    (single,), (good,) = rounded(x[None])
+    return Outcome(OK, single, seconds) if good else Outcome(NOT_FINITE, None, seconds, not_finite(x))
+
+
+def rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST."""
     with np.errstate(over="ignore"):
-        x = x.astype(np.float32, order="C")
-    if not (np.abs(x) <= LARGEST).all():
-        return Outcome(NOT_FINITE, None, seconds, TOO_LARGE)
-    return Outcome(OK, x, seconds)
+        single = x.astype(np.float32, order="C")
+    return single, np.all(np.abs(single).reshape(len(x), -1) <= LARGEST, axis=1)
+
+
+def not_finite(x: np.ndarray) -> str:
+    """What is wrong with such an observation."""
+    return TOO_LARGE if np.isfinite(x).all() else f"it returned NaN or infinity: {x!r:.200}"
 
 
 def wrong_shape(shape: tuple[int, ...], got: tuple[int, ...]) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.run import run_here
 
@@ -16,6 +17,8 @@ def replicate(theta: np.ndarray, simulator: Callable[..., Any], n: int, seed: in
     """
     if not callable(simulator):
         raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
+    settings.count("n", n, 1)
+    settings.count("seed", seed, 0)
     calls = np.repeat(np.asarray(theta, np.float64), n, axis=0)
     x = run_here(simulator, calls, seed, progress)
     return x.reshape(len(theta), n, *x.shape[1:])

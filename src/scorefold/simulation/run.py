@@ -17,18 +17,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.progress import track
 from scorefold.simulation import engine
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.cases import Simulations, gather, plan
+from scorefold.simulation.cases import LARGEST_BUDGET, Simulations, gather, plan
 from scorefold.simulation.compiled import Compiled, run_batch
 from scorefold.simulation.fill import Order, Source, fill
-from scorefold.simulation.one import stream
+from scorefold.simulation.one import LARGEST, rounded, stream
 from scorefold.types import new_key
 
 SMALLEST_BUDGET = 100
+MOST_BYTES = 2**63 - 1
 BATCH = 10_000
 MAX_FAILURES = 0.5
 
@@ -58,6 +60,7 @@ def simulate(
     fraction of `max_failures` stops the run.
     """
     _check(prior, simulator, budget, set_size, seed)
+    path = None if store is None else settings.folder(store)
     _check_workers(simulator, executor, workers, timeout, memory, max_failures)
     planned = plan(prior, int(budget), int(set_size), int(seed))
     if len(planned.theta) < SMALLEST_BUDGET / 2:
@@ -69,16 +72,19 @@ def simulate(
     if all(wish is None for wish in (store, executor, workers, timeout, memory)):
         theta = planned.theta[planned.case]
         x = run_here(simulator, theta, seed, progress)
-        sims, how = gather(prior, planned, x, set_size, seed), "gave NaN or infinity"
-        first_bad = theta[np.isfinite(x.reshape(len(x), -1)).all(axis=1).argmin()]
+        sims = gather(prior, planned, x, set_size, seed)
+        good = rounded(x)[1]
+        how = "gave numbers that do not fit in single precision" if np.isfinite(x[~good]).all() else "gave NaN or infinity"
+        first_bad = theta[good.argmin()]
     else:
         order = Order(prior, simulator, planned, int(set_size), int(seed))
-        with _source(order, executor, workers, timeout, memory) as source:
-            sims, how = fill(order, source, store, max_failures, progress)
+        most = None if memory is None else min(int(memory), MOST_BYTES)
+        with _source(order, executor, workers, timeout, most) as source:
+            sims, how = fill(order, source, path, max_failures, progress)
     if len(sims.theta) < SMALLEST_BUDGET / 2:
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {sims.failed:,} of {budget:,} calls {how}. "
-            f"Try it by hand on θ = {planned.theta[0]}, or narrow the prior."
+            f"Try it by hand on θ = {planned.theta[0]}, narrow the prior, or take logarithms of numbers beyond ±{LARGEST:.0e}."
         )
     if sims.failed > max_failures * budget and first_bad is not None:
         raise SimulatorError(
@@ -141,9 +147,14 @@ def _check(prior: Prior, simulator: object, budget: int, set_size: int, seed: in
         ("set_size", set_size, 1),
         ("seed", seed, 0),
     ):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        if not settings.fits(value, int) or value < least:
             why = " Fewer simulations cannot be split into training and validation." if name == "budget" else ""
-            raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r}.{why}")
+            raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}.{why}")
+    if max(budget, set_size) > LARGEST_BUDGET:
+        raise ScorefoldError(
+            f"expected budget and set_size up to {LARGEST_BUDGET:,}; got {budget:,} and {set_size:,}. Use several stores, with "
+            "a seed each."
+        )
 
 
 def _check_workers(
@@ -159,15 +170,15 @@ def _check_workers(
         raise ScorefoldError(
             f"expected a concurrent.futures.Executor, such as Dask's Client(...).get_executor(); got {type(executor).__name__}"
         )
-    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 0):
-        raise ScorefoldError(f"expected workers to be a whole number ≥ 0, 0 for none but this process; got {workers!r}")
+    if workers is not None and (not settings.fits(workers, int) or workers < 0):
+        raise ScorefoldError(f"expected workers to be a whole number ≥ 0, 0 for none but this process; got {workers!r:.80}")
     for name, value in (("timeout", timeout), ("memory", memory)):
-        if value is not None and not (isinstance(value, int | float) and 0 < value < np.inf):
+        if value is not None and not (settings.fits(value, float) and value > 0):
             raise ScorefoldError(
-                f"expected {name} to be a positive number of {'bytes' if name == 'memory' else 'seconds'}; got {value!r}"
+                f"expected {name} to be a positive number of {'bytes' if name == 'memory' else 'seconds'}; got {value!r:.80}"
             )
-    if not isinstance(max_failures, int | float) or not 0 <= max_failures <= 1:
-        raise ScorefoldError(f"expected max_failures to be a fraction from 0 to 1; got {max_failures!r}")
+    if not settings.fits(max_failures, float) or not 0 <= max_failures <= 1:
+        raise ScorefoldError(f"expected max_failures to be a fraction from 0 to 1; got {max_failures!r:.80}")
     here = (
         "a batched simulator" if isinstance(simulator, Batched) else "workers=0" if workers == 0 and executor is None else None
     )
@@ -205,8 +216,8 @@ def _run_plain(simulator: Callable[..., Any], theta: np.ndarray, seed: int, prog
     x = None
     for i in track(range(len(theta)), "simulating", progress):
         try:
-            one = np.asarray(simulator(theta[i].copy(), stream(int(seed), i)), np.float64)
-        except Exception as error:
+            one = settings.numbers("an observation", simulator(theta[i].copy(), stream(int(seed), i)))
+        except (Exception, SystemExit) as error:
             raise SimulatorError(
                 f"the simulator failed on simulation {i}, θ = {theta[i]}: {type(error).__name__}: {error}"
             ) from error

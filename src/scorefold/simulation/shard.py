@@ -17,7 +17,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from scorefold.errors import ScorefoldError
-from scorefold.simulation.one import OK, STATUS
+from scorefold.simulation.one import OK, STATUS, rounded
 
 NAME = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{64})\.safetensors")
 
@@ -84,8 +84,8 @@ def check(path: Path, rows: int, dim: int, shape: tuple[int, ...]) -> Shard:
     got = {key: (value.dtype, value.shape) for key, value in part.items()}
     if got != wanted:
         raise ScorefoldError(f"it should hold {wanted} and holds {got}")
-    good = part["status"] == OK
-    if part["status"].max() >= len(STATUS) or not np.isfinite(part["x"][good]).all():
+    ok = part["status"] == OK
+    if part["status"].max() >= len(STATUS) or not rounded(part["x"])[1][ok].all():
         raise ScorefoldError("it holds statuses or observations that cannot be")
     return Shard(start, stop, sha256)
 

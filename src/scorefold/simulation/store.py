@@ -31,6 +31,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from scorefold import settings
 from scorefold.disk import durable
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
@@ -65,17 +66,18 @@ class Store:
     @classmethod
     def create(cls, path: str | os.PathLike[str], prior: Prior, about: dict[str, Any]) -> "Store":
         """A store with this description: a new one, or the one that is there if it is about the same."""
-        path = Path(path)
+        path = settings.folder(path)
         description.refuse_other(path)
-        if draws := prior_files.arrays(prior):
-            durable.write_once(_draws_file(path, about), safetensors.numpy.save(draws), path / "tmp")
-        durable.write_once(path / "description.json", description.text(about).encode(), path / "tmp")
+        with _writing(path):
+            if draws := prior_files.arrays(prior):
+                durable.write_once(_draws_file(path, about), safetensors.numpy.save(draws), path / "tmp")
+            durable.write_once(path / "description.json", description.text(about).encode(), path / "tmp")
         return cls.open(path, about)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], expected: Mapping[str, Any] | None = None) -> "Store":
         """The store at this path, all its files checked; refused if it is not about what is expected."""
-        path = Path(path)
+        path = settings.folder(path)
         about = description.read(path)
         if expected is not None:
             description.refuse_difference(path, about, expected)
@@ -188,6 +190,10 @@ class Store:
 
     def add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
         """Commit simulations; each row of θ and each case number belongs to a row of the block."""
+        with _writing(self.path):
+            self._add(block, theta, case)
+
+    def _add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
         at, end = block.start, block.start + len(block.status)
         while at < end:
             stop = min(end, (at // self.rows + 1) * self.rows)
@@ -233,9 +239,10 @@ class Store:
 
     def finish(self, stop: int) -> None:
         """The last look: what other writers have left, merged and swept."""
-        self.scan()
-        self.tidy(stop)
-        durable.sweep(self.path / "tmp")
+        with _writing(self.path):
+            self.scan()
+            self.tidy(stop)
+            durable.sweep(self.path / "tmp")
 
     def _drop_held_twice(self, number: int) -> None:
         kept: list[Shard] = []
@@ -255,14 +262,21 @@ class Store:
             total += np.bincount(part["status"], minlength=len(STATUS))
         return dict(zip(STATUS, total.tolist(), strict=True))
 
+    def first_failed(self, stop: int) -> int:
+        """The first simulation that is not ok; `stop` if all are."""
+        failed = (start + np.flatnonzero(part["status"] != OK) for start, part in self.read(stop))
+        return next((int(some[0]) for some in failed if len(some)), stop)
+
     def runtimes(self, start: int, stop: int) -> np.ndarray:
         """Seconds of simulations start … stop-1; NaN where they were not kept."""
         return self._runtimes.read(start, stop)
 
     def simulations(self, stop: int | None = None, planned: Plan | None = None) -> Simulations:
         """The first `stop` simulations as training cases; mapped from disk where they are large."""
-        stop = self.stop() if stop is None else stop
-        if gaps := self.missing(stop):
+        end = self.stop()
+        stop = end if stop is None else settings.count("stop, the number of simulations", stop, 1)
+        gaps = [*self.missing(min(stop, end)), *([(end, stop)] if stop > end else [])]
+        if gaps:
             count = sum(b - a for a, b in gaps)
             raise ScorefoldError(
                 f"expected {stop:,} simulations in the store {self.path}; {count:,} are missing, the first of them number "
@@ -289,6 +303,18 @@ class Store:
         array = np.memmap(path, np.float32, "w+", shape=shape)
         path.unlink(missing_ok=True)
         return array
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the disk says, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise ScorefoldError(
+            f"expected to write to the store {path}; got {error.strerror or error}. What was finished is kept; once it can be "
+            "written to, run the same simulation again to continue."
+        ) from error
 
 
 def _draws_file(path: Path, about: Mapping[str, Any]) -> Path:

@@ -86,9 +86,10 @@ class Child:
             raise SimulatorError(f"the simulator could not be loaded in a worker process, which {how}") from None
         if answer != READY:
             self.stop()
+            enough = "" if memory is None else f" and allow it more than {memory:,} bytes of memory"
             raise SimulatorError(
                 "the simulator could not be loaded in a worker process. Define it in a module that workers can import, or in "
-                f"the script itself.\n{answer.decode(errors='replace')}"
+                f"the script itself{enough}.\n{answer.decode(errors='replace')}"
             )
 
     @property
