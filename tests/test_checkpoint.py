@@ -80,7 +80,7 @@ def test_goes_on_to_the_same_bits(sims, uninterrupted, tmp_path, monkeypatch):
 def test_what_is_done_is_not_done_again(sims, uninterrupted, tmp_path, monkeypatch):
     sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", f"round-{ROUNDS:06d}"]
-    monkeypatch.setattr("scorefold.train.fit._train_round", None)
+    monkeypatch.setattr("scorefold.train.loop._round", None)
     assert bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)) == bits(uninterrupted)
 
 

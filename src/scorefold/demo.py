@@ -23,7 +23,7 @@ from scorefold.progress import record_time
 from scorefold.report import diagnosis_figures, figures
 from scorefold.report.page import infer_page
 from scorefold.simulation.run import simulate
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
 TRAINING = Training(steps=1_800)

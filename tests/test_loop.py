@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from scorefold.errors import ScorefoldError
-from scorefold.train.fit import Training, held_out
-from scorefold.train.minimise import minimise
+from scorefold.train.cases import folds, held_out
+from scorefold.train.loop import Lesson, Objective, train
+from scorefold.train.training import Training
 
 COUNT = 500
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(COUNT)
 CASES = (jnp.asarray(X), jnp.asarray(3 * X - 1 + 0.1 * RNG.standard_normal(COUNT)))
-UNSEEN = held_out(np.arange(COUNT), 2, 0)
+UNSEEN = held_out(folds(np.arange(COUNT), 0), 2)
 TRAINING = Training(members=2, learning_rates=(1e-4, 3e-2), steps=300, weight_decay=0.0, average=0.9)
 
 
@@ -35,7 +36,8 @@ def broken(network, fixed, cases, key):
 
 
 def trained(seed=0, loss=squares):
-    return minimise(Slope, (1,), loss, jnp.zeros(()), CASES, UNSEEN, TRAINING, seed)
+    lesson = Lesson(CASES, jnp.zeros(()), UNSEEN, seed)
+    return train(Objective(Slope, (1,), loss, loss), [lesson], TRAINING, base=True)[0]
 
 
 def test_it_finds_the_line_with_the_better_learning_rate():
