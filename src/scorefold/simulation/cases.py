@@ -19,6 +19,8 @@ IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
 PIECE = 16 << 20
 """Bytes looked at together."""
+AROUND = 64 << 10
+"""Bytes of a mapped file that come into memory with any one of them."""
 IN_RAM = partial(np.zeros, dtype=np.float32)
 
 
@@ -86,10 +88,13 @@ class Cut(NamedTuple):
     def take(self, rows: np.ndarray) -> Simulations:
         """Some of the sets, in memory; quickest where the cases of `rows` are in order."""
         sims, case, sizes = self.sims, self.case[rows], self.sizes[rows]
-        place = self.first[rows][:, None] + np.arange(self.set_size)
-        x = np.asarray(sims.x[case[:, None], np.minimum(place, sims.set_size - 1)])
+        place = np.minimum(self.first[rows][:, None] + np.arange(self.set_size), sims.set_size - 1)
+        x = np.empty((len(rows), self.set_size, *sims.shape), sims.x.dtype)
+        step = max(1, PIECE // max(x[:1].nbytes, AROUND))
+        for at in (slice(start, start + step) for start in range(0, len(rows), step)):
+            x[at] = sims.x[case[at, None], place[at]]
+            let_go(sims.x)
         x[np.arange(self.set_size) >= sizes[:, None]] = 0
-        let_go(sims.x)
         return sims._replace(theta=sims.theta[case], x=x, sizes=sizes, set_size=self.set_size, origin=sims.origin[case])
 
 
