@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from scorefold.errors import ScorefoldError
-from scorefold.train.cases import folds, held_out
+from scorefold.train import loop
+from scorefold.train.cases import Stream, folds, held_out
 from scorefold.train.loop import Lesson, Objective, train
 from scorefold.train.training import Training
 
@@ -47,6 +48,27 @@ def test_it_finds_the_line_with_the_better_learning_rate():
     assert history.learning_rate == 3e-2
     assert history.validation.shape == (2, history.train.shape[1] + 1)
     assert (history.validation[np.arange(2), history.kept] == history.validation.min(axis=1)).all()
+
+
+def test_it_learns_from_blocks_that_stream_by():
+    """What is held is the first half of the cases, and is only there to judge by."""
+    fold = folds(np.arange(COUNT), 0)
+    asked = []
+
+    def take(rows):
+        asked.append(rows)
+        return tuple(v[rows] for v in CASES)
+
+    held = tuple(v[: COUNT // 2] for v in CASES)
+    lesson = Lesson(held, jnp.zeros(()), held_out(fold[: COUNT // 2], 2), 0, Stream(take, fold, 8, 0))
+    before = loop._round._cache_size()
+    network, history = train(Objective(Slope, (1,), squares, squares), [lesson], TRAINING, base=True)[0]
+    np.testing.assert_allclose(network.weight[:, 0], 3, atol=0.05)
+    np.testing.assert_allclose(network.bias, -1, atol=0.05)
+    assert loop._round._cache_size() == before + 1
+    # 32 of the 40 cases of a block make one step, so 50 blocks are a round.
+    assert len(asked) == 50 * history.train.shape[1] == 300
+    assert len(np.unique(np.concatenate(asked))) == COUNT
 
 
 def test_the_seed_decides():

@@ -22,15 +22,15 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TASK = tasks.get("gaussian")
 CALLS = 4_000
 PART = 400 * 2 * 40  # bytes
-TRAINING = sf.Training(members=2, steps=400, batch=64, learning_rates=(5e-3,), average=0.98)
+TRAINING = sf.Training(members=2, steps=200, batch=64, learning_rates=(5e-3,), average=0.98)
 SMALL = {"width": 8, "depth": 1, "training": TRAINING}
 METHODS = {
     "f-npse": sf.NPSE(set_size=1, **SMALL),
     "pf-npse": sf.NPSE(**SMALL),
     "npse": sf.NPSE(composes=False, conservative=True, **SMALL),
     "npe": sf.NPE(layers=2, **SMALL),
-    "nle": sf.NLE(layers=2, sampler="vi", **SMALL),
-    "nre": sf.NRE(sampler="vi", **SMALL),
+    "nle": sf.NLE(layers=1, sampler="vi", steps=300, **SMALL),
+    "nre": sf.NRE(sampler="vi", steps=300, **SMALL),
 }
 SHORTLY = ("nle",)
 NAMES = [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in METHODS]
@@ -126,7 +126,8 @@ def test_letting_go_loses_nothing(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_posterior_is_right(sims, name):
-    """The means of 10 parameters and the sds; over the methods the largest differences were 0.15 sd and 10%."""
+    """Over 10 other seeds NLE's largest differences of 10 means and sds were 0.25 ± 0.10 sd and 7 ± 1.3%: with limits 6 sd and
+    more away, less than one false failure in 1,000 seeds."""
     before = loop._round._cache_size()
     posterior = sf.fit(sims, METHODS[name], seed=1)
     assert loop._round._cache_size() == before + 1, "all blocks run the same program"
@@ -134,7 +135,7 @@ def test_the_posterior_is_right(sims, name):
     drawn, exact = posterior.sample(x, 1_000, seed=0).theta, TASK.reference(x, 4_000, 0)
     shift = (drawn.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
     print(name, np.abs(shift).max(), drawn.std(axis=0) / exact.std(axis=0))
-    assert np.abs(shift).max() < 0.6
+    assert np.abs(shift).max() < 0.9
     assert drawn.std(axis=0) / exact.std(axis=0) == pytest.approx(np.ones(10), abs=0.3)
 
 

@@ -8,7 +8,7 @@ block the next few cases of every fold, the same number of each, so that all mem
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +31,8 @@ class Cases(NamedTuple):
 class Stream(NamedTuple):
     """Cases that are read block by block."""
 
-    take: Callable[[np.ndarray], Cases]
-    """The cases at these rows."""
+    take: Callable[[np.ndarray], Any]
+    """The cases at these rows, on the device."""
     fold: np.ndarray
     """(rows,) of all cases there are"""
     each: int
@@ -45,7 +45,7 @@ class Stream(NamedTuple):
         order = permuted(self.fold, [self.seed, 11, epoch])
         return np.sort(order[:, place * self.each : (place + 1) * self.each], axis=1)
 
-    def block(self, number: int) -> Cases:
+    def block(self, number: int) -> Any:
         """The cases of block `number`, fold by fold."""
         return self.take(self.rows(number).reshape(-1))
 
