@@ -28,8 +28,8 @@ from scorefold.methods.composed import ComposedPosterior
 from scorefold.networks.ensemble import fewest_numbers, skeleton
 from scorefold.posterior import FORMAT
 from scorefold.train.control import knots_of
-from scorefold.train.fit import History
 from scorefold.train.partition import Choice
+from scorefold.train.training import History
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -77,10 +77,32 @@ def test_goes_on_to_the_same_bits(sims, uninterrupted, tmp_path, monkeypatch):
     assert posterior.history.kept[0] > 8, "what is kept was learned after the last kill"
 
 
+BASELINES = {
+    "npe": sf.NPE(layers=2, width=4, depth=1, training=sf.Training(members=2, steps=200)),
+    "nle": sf.NLE(layers=2, width=4, depth=1, training=sf.Training(members=2, steps=200)),
+    "nre": sf.NRE(width=4, depth=1, training=sf.Training(members=2, steps=200)),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["npe", pytest.param("nle", marks=pytest.mark.full), pytest.param("nre", marks=pytest.mark.full)]
+)
+def test_baselines_go_on_to_the_same_bits(sims, tmp_path, monkeypatch, name):
+    how = {"method": BASELINES[name], "seed": 1}
+    alone = sf.fit(sims, **how).save(tmp_path / "alone")
+    with monkeypatch.context() as patch:
+        killed_after(patch, 2)
+        with pytest.raises(Killed):
+            sf.fit(sims, **how, checkpoint=tmp_path / "kept", checkpoint_seconds=0)
+    resumed = sf.fit(sims, **how, checkpoint=tmp_path / "kept", checkpoint_seconds=0).save(tmp_path / "resumed")
+    for file in ("weights.safetensors", "config.json"):
+        assert (resumed / file).read_bytes() == (alone / file).read_bytes()
+
+
 def test_what_is_done_is_not_done_again(sims, uninterrupted, tmp_path, monkeypatch):
     sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", f"round-{ROUNDS:06d}"]
-    monkeypatch.setattr("scorefold.train.fit._train_round", None)
+    monkeypatch.setattr("scorefold.train.loop._round", None)
     assert bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)) == bits(uninterrupted)
 
 

@@ -15,7 +15,7 @@ from scorefold.networks.line import fit_line
 from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.networks.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
 from scorefold.networks.standardize import fit_standardize, standardized
-from scorefold.train.fit import Cases
+from scorefold.train.cases import Cases
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -122,6 +122,10 @@ def gaussian_pairs(count=4_000, seed=0):
     return u, u @ slope.T + offset + rng.standard_normal((count, 3)) @ root.T, (slope, offset, root)
 
 
+def single(u, x):
+    return Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32)[:, None], jnp.ones(len(u), jnp.int32))
+
+
 def test_a_line_finds_slope_noise_and_the_log_ratio():
     from scipy.stats import multivariate_normal as normal
 
@@ -177,7 +181,7 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
     standardize = fit_standardize(x)
     line = fit_line(standardized(standardize, x), u)
     network = RatioNetwork(RatioShape(2, 3, 8, 1), key=KEY)
-    cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
+    cases = single(u, x)
 
     def loss(c):
         other = eqx.tree_at(lambda line: line.slope, line, c * line.slope)
@@ -193,9 +197,9 @@ def test_the_likelihood_s_loss_is_the_mean_of_its_terms():
     fixed = (fit_standardize(x), None)
     network = shaken(likelihood_network(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY))
     model = Likelihood(network, *fixed)
-    cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
+    cases = single(u, x)
     term = jax.jit(lambda u, x: model.term(u, model.prepare(x)))
-    each = [float(term(a, b)) for a, b in zip(*cases, strict=True)]
+    each = [float(term(a, b)) for a, b in zip(cases.u, cases.x[:, 0], strict=True)]
     np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(network, fixed, cases, KEY), -np.mean(each), rtol=1e-4)
 
 

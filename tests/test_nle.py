@@ -9,7 +9,7 @@ import scorefold as sf
 from baseline import misses, observed, simulations
 from scorefold.errors import ScorefoldError
 from scorefold.methods.nle import NLE
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -10,7 +10,7 @@ import scorefold as sf
 from baseline import misses, observed, simulations
 from scorefold.errors import ScorefoldError
 from scorefold.methods.nre import NRE
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

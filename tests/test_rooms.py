@@ -82,7 +82,7 @@ def imported(source: str, path: Path) -> set[str]:
     [
         ("import numpy, scorefold.noise", {"noise"}),
         ("import scorefold as sf", {"__init__"}),
-        ("from scorefold.train.fit import Training", {"train"}),
+        ("from scorefold.train.training import Training", {"train"}),
         ("from scorefold import tasks, methods", {"tasks", "methods"}),
         ("def f():\n    from ..sample import info", {"sample"}),
         ("from . import run", {"compose"}),

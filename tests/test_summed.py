@@ -1,6 +1,5 @@
 """NUTS and variational inference over summed terms with exact likelihoods: the machinery, before anything is learned."""
 
-import warnings
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -10,13 +9,17 @@ import numpy as np
 import pytest
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.fitting import fit
 from scorefold.methods import summed
+from scorefold.methods.lessons import materials
 from scorefold.methods.summed import SummedPosterior, nuts_draws, variational_draws
 from scorefold.prior import Prior
 from scorefold.sample.nuts import agreement
 from scorefold.sample.variational import tail_shape
+from scorefold.simulation.run import simulate
 from scorefold.tasks import bimodal
 from scorefold.tasks.gaussian import standard_normal_prior
+from scorefold.train.training import Training
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -153,24 +156,22 @@ def test_refusals(how, message):
         posterior(Exact()).sample(observed(1), 10, **how)
 
 
-def test_a_prior_from_draws_is_refused_with_a_reason():
-    from scorefold.simulation.run import simulate
-
+@pytest.mark.parametrize("method", ["nle", "nre"])
+def test_a_prior_from_draws_is_refused_with_a_reason(method):
     prior = Prior.from_draws(np.random.default_rng(0).standard_normal((200, 2)))
     sims = simulate(prior, lambda theta, rng: theta + rng.standard_normal(2), 100)
-    with pytest.raises(ScorefoldError, match="known density for NLE"):
-        summed.single_observations(sims, "NLE")
+    with pytest.raises(ScorefoldError, match=f"known density for {method.upper()}"):
+        fit(sims, method)
 
 
 def test_single_observations_go_with_their_parameters():
-    from scorefold.simulation.run import simulate
-
     sims = simulate(standard_normal_prior(2), lambda theta, rng: theta, 300, set_size=3)
-    u, x, origin = summed.single_observations(sims, "NLE")
-    assert len(x) == 300
-    np.testing.assert_allclose(u, x, atol=1e-5)
-    assert (np.diff(origin) >= 0).all()
-    assert len(np.unique(origin)) == len(sims.theta)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert np.isfinite(u).all()
+    (cases,) = materials([sims], 1, Training(), [0])
+    assert cases.x.shape == (300, 1, 2)
+    assert (cases.sizes == 1).all()
+    np.testing.assert_allclose(cases.u, cases.observations, atol=1e-5)
+    of_one = {tuple(u): set() for u in cases.u}
+    for u, fold in zip(cases.u, cases.fold, strict=True):
+        of_one[tuple(u)].add(fold)
+    assert len(of_one) == len(sims.theta)
+    assert all(len(folds) == 1 for folds in of_one.values())

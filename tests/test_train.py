@@ -20,15 +20,23 @@ from scorefold.networks.score import ScoreModel, ScoreNetwork, Shape
 from scorefold.networks.standardize import Standardize, fit_standardize
 from scorefold.noise import levels
 from scorefold.simulation.run import simulate
-from scorefold.train import fit
+from scorefold.train import loop
+from scorefold.train.cases import Cases, folds, thinned
+from scorefold.train.cases import held_out as held_out_folds
 from scorefold.train.control import KNOTS, fit_control
-from scorefold.train.fit import Cases, History, Lesson, Training, case_loss, fit_scores, held_out, thinned
+from scorefold.train.fit import Fixed, case_loss, score_objective
+from scorefold.train.loop import Lesson, train
+from scorefold.train.training import History, Training
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 MEMBERS = 2
 GRID = levels("log-snr", 50)
-PROGRAMS = ("_start", "_train_round", "_validate")
+PROGRAMS = ("_start", "_round", "_validate")
+
+
+def held_out(origin, members, seed):
+    return held_out_folds(folds(origin, seed), members)
 
 
 def as_cases(u, x):
@@ -37,11 +45,16 @@ def as_cases(u, x):
 
 
 def lesson(standardize, base, cases, training, seed):
-    return Lesson(cases, standardize, base, held_out(np.arange(len(cases.u)), training.members, seed), seed)
+    unseen = held_out(np.arange(len(cases.u)), training.members, seed)
+    return Lesson(cases, Fixed(GRID, standardize, base), unseen, seed)
 
 
-def fit_score(shape, standardize, base, cases, grid, training, seed):
-    return fit_scores(shape, [lesson(standardize, base, cases, training, seed)], grid, training)[0]
+def fit_scores(shape, lessons, training):
+    return train(score_objective(shape), lessons, training, shape.base)
+
+
+def fit_score(shape, standardize, base, cases, training, seed):
+    return fit_scores(shape, [lesson(standardize, base, cases, training, seed)], training)[0]
 
 
 def leaves(tree):
@@ -118,7 +131,7 @@ class Trained(NamedTuple):
 
 def train_plain(cases, seed=0):
     standardize = fit_standardize(PLAIN_X)
-    return fit_score(PLAIN_SHAPE, standardize, None, cases, GRID, PLAIN, seed)
+    return fit_score(PLAIN_SHAPE, standardize, None, cases, PLAIN, seed)
 
 
 def plain_cases():
@@ -134,9 +147,9 @@ PLAIN_SHAPE = Shape(10, 10, 1, width=16, depth=1, base=False)
 
 @pytest.fixture(scope="module")
 def plain():
-    before = {name: getattr(fit, name)._cache_size() for name in PROGRAMS}
+    before = {name: getattr(loop, name)._cache_size() for name in PROGRAMS}
     network, history = train_plain(PLAIN_CASES)
-    return Trained(network, history, {name: getattr(fit, name)._cache_size() - before[name] for name in PROGRAMS})
+    return Trained(network, history, {name: getattr(loop, name)._cache_size() - before[name] for name in PROGRAMS})
 
 
 def test_training_beats_a_score_of_zero(plain):
@@ -186,7 +199,7 @@ def test_every_round_runs_the_same_program(plain):
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(plain):
-    compiled = [getattr(fit, name)._cache_size() for name in PROGRAMS]
+    compiled = [getattr(loop, name)._cache_size() for name in PROGRAMS]
     again, history = train_plain(PLAIN_CASES)
     assert identical(plain.network, again)
     np.testing.assert_array_equal(plain.history.validation, history.validation)
@@ -194,7 +207,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(plain):
     matrices = [(v, w) for v, w in zip(leaves(plain.network), leaves(other), strict=True) if v.ndim == 3]
     assert matrices
     assert all(np.abs(v - w).max() > 1e-2 for v, w in matrices)
-    assert compiled == [getattr(fit, name)._cache_size() for name in PROGRAMS], "a new seed must not recompile"
+    assert compiled == [getattr(loop, name)._cache_size() for name in PROGRAMS], "a new seed must not recompile"
 
 
 def test_members_differ(plain):
@@ -285,7 +298,7 @@ def residual_share(ensemble, cases, key):
 def test_where_the_base_is_the_truth_the_network_is_not_kept():
     u, x = linear_gaussian(COUNT, seed=0)
     cases, base = as_cases(u, x), fit_gaussian_base(x[:, None], np.ones(COUNT, int), u)
-    network, history = fit_score(SHAPE, UNIT, base, cases, GRID, RESIDUAL, seed=0)
+    network, history = fit_score(SHAPE, UNIT, base, cases, RESIDUAL, seed=0)
     share = np.asarray(residual_share(ScoreEnsemble(network, UNIT, base, None), cases, jax.random.key(0)))
     # Over 30 other seeds 0.02 ± 0.02 and at most 0.06; keeping the last weights instead of the best gives about 0.2.
     assert share.max() < 0.12
@@ -306,9 +319,9 @@ def test_ensembles_trained_together_are_those_trained_alone():
         z = np.asarray(jax.vmap(fitted)(jnp.asarray(x, jnp.float32)))
         base = fit_gaussian_base(z[:, None], np.ones(COUNT, int), u)
         lessons.append(lesson(fitted, base, as_cases(u, x), short, seed))
-    together = fit_scores(SHAPE, lessons, GRID, short)
+    together = fit_scores(SHAPE, lessons, short)
     for one, (network, history) in zip(lessons, together, strict=True):
-        (own, own_history), *_ = fit_scores(SHAPE, [one], GRID, short)
+        (own, own_history), *_ = fit_scores(SHAPE, [one], short)
         np.testing.assert_allclose(history.validation, own_history.validation, rtol=2e-3)
         difference = [np.abs(a - b).max() for a, b in zip(leaves(network), leaves(own), strict=True)]
         assert max(difference) < 0.02

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.run import simulate
     from scorefold.simulation.store import Store
-    from scorefold.train.fit import Training
+    from scorefold.train.training import Training
 
 __version__ = "0.1.0"
 
@@ -63,7 +63,7 @@ _HOMES = {
     "SelfTuned": "sample",
     "Store": "simulation.store",
     "Tempered": "compose",
-    "Training": "train.fit",
+    "Training": "train.training",
     "Transitions": "sample",
     "diagnose": "diagnosis",
     "fit": "fitting",

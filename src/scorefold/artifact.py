@@ -35,7 +35,7 @@ from scorefold.networks.embedding import Attention, Convolution
 from scorefold.posterior import FORMAT, Frame, Made, Posterior
 from scorefold.prior import described
 from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 POSTERIORS: dict[str, type[Posterior]] = {
     "abc": AbcPosterior,

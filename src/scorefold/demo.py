@@ -22,7 +22,7 @@ from scorefold.methods.npse import NPSE
 from scorefold.progress import record_time
 from scorefold.report.infer_page import infer_page
 from scorefold.simulation.run import simulate
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
 TRAINING = Training(steps=1_800)

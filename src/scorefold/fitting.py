@@ -11,10 +11,11 @@ import numpy as np
 
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError
+from scorefold.methods import lessons
 from scorefold.methods.method import Method
 from scorefold.posterior import Made, Posterior
 from scorefold.simulation import health
-from scorefold.simulation.cases import Simulations
+from scorefold.simulation.cases import Simulations, pieces
 from scorefold.train.checkpoint import Checkpoint
 
 
@@ -92,6 +93,8 @@ def _checkpoint(
         "simulations": [_hash(one) for one in sims],
         "shape": [[len(one.theta), one.prior.dim, one.set_size, *one.shape] for one in sims],
     }
+    if lessons.streamed(sims):
+        fingerprint["bytes at once"] = lessons.AT_ONCE
     return Checkpoint(path, fingerprint, float(seconds), further)
 
 
@@ -99,7 +102,9 @@ def _hash(sims: Simulations) -> str:
     """SHA-256 of everything that training sees of the simulations."""
     digest = hashlib.sha256(repr(sims.prior.describe()).encode())
     for array in (sims.theta, sims.x, sims.sizes, sims.origin):
-        digest.update(f"{array.shape} {array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        for part in pieces(array):
+            digest.update(np.ascontiguousarray(array[part]).data)
     return digest.hexdigest()
 
 

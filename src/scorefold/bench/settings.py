@@ -18,7 +18,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
 from scorefold.methods.npse import NPSE
 from scorefold.sample import Langevin, Sampler, Transitions
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 SETTINGS = ("paper", "default", "tiny")
 SAMPLERS: dict[str, Sampler] = {

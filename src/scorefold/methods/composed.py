@@ -24,8 +24,8 @@ from scorefold.prior import Prior
 from scorefold.sample import Flow, Info, Metropolis, Sampler
 from scorefold.sets import SetScores
 from scorefold.train.control import knots_of
-from scorefold.train.fit import History
 from scorefold.train.partition import PartitionTable, cut
+from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Key, new_key
 
 LARGEST_CLOUD = 1024

@@ -9,21 +9,19 @@ Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 20
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import jax.numpy as jnp
+from typing import ClassVar
 
 from scorefold import settings
 from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, single_observations, skeleton
+from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
 from scorefold.networks.flow import check_flow
 from scorefold.networks.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
-from scorefold.networks.line import fit_line
-from scorefold.networks.standardize import fit_standardize, standardized
 from scorefold.posterior import Frame
 from scorefold.simulation.cases import Simulations
-from scorefold.train.fit import Training, held_out
-from scorefold.train.minimise import minimise
+from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.loop import Objective
+from scorefold.train.training import Training
 
 
 @dataclass(frozen=True)
@@ -46,34 +44,28 @@ class NLE(Method):
     """Of variational inference."""
     training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(2e-3,)))
 
+    resumes: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         settings.check(self, layers=1, width=1, depth=1, warmup=1, steps=1)
         check_flow(self.flow, self.layers, self.width, self.depth)
         check_sampler(self.sampler, self.chains)
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[SummedPosterior]:
-        """One after the other."""
-        return [self._train(one, seed, progress) for one, seed in zip(sims, seeds, strict=True)]
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list[SummedPosterior]:
+        """Train one ensemble for each of the simulations, together."""
+        shape = self._shape(sims[0].prior.dim, sims[0].shape)
+        objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
+        return train_summed(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
-    def _train(self, sims: Simulations, seed: int, progress: bool) -> SummedPosterior:
-        u, x, origin = single_observations(sims, "NLE")
-        scale = fit_standardize(x)
-        fitted = fit_line(standardized(scale, x), u) if self.base else None
-        shape = self._shape(sims.prior.dim, x.shape[1])
-        cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
-        unseen = held_out(origin, self.training.members, seed)
-        network, history = minimise(
-            likelihood_network, shape, likelihood_loss, (scale, fitted), cases, unseen, self.training, seed, progress
-        )
-        return SummedPosterior(sims.prior, self, MeanTerms(network, scale, fitted, Likelihood), history, sims.shape)
-
-    def _shape(self, dim: int, features: int) -> LikelihoodShape:
-        return LikelihoodShape(dim, features, self.width, self.depth, self.layers, self.flow)
+    def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
+        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)
 
     def skeleton(self, frame: Frame) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
-        features, members = math.prod(frame.shape), self.training.members
+        members = self.training.members
         fewest = members * self.layers * self.depth * self.width**2
         written.fits(fewest, frame.numbers, f"{members} flows of {self.layers} layers")
-        shape = self._shape(frame.dim, features)
+        shape = self._shape(frame.dim, frame.shape)
         return skeleton(likelihood_network, shape, members, self.base, Likelihood)

@@ -25,6 +25,7 @@ from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods import written
+from scorefold.methods.lessons import Material, materials
 from scorefold.methods.method import Method
 from scorefold.networks import gaussian_base, standardize
 from scorefold.networks.embedding import Embedding, check_embedding
@@ -36,8 +37,10 @@ from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.info import FARTHEST
 from scorefold.simulation.cases import Simulations
-from scorefold.train.fit import Cases, History, Training, held_out, thinned
-from scorefold.train.minimise import minimise
+from scorefold.train.cases import Cases, thinned
+from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.loop import Objective, train
+from scorefold.train.training import History, Training
 from scorefold.types import Array, Cloud, Key, Scalar, new_key
 
 SMALLEST = 256
@@ -69,27 +72,32 @@ class NPE(Method):
     """For series and images, as in `NPSE`."""
     training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(5e-4,)))
 
+    resumes: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         settings.check(self, layers=1, width=1, depth=1)
         check_flow(self.flow, self.layers, self.width, self.depth)
         check_embedding(self.embedding)
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["FlowPosterior"]:
-        """One after the other."""
-        return [self._train(one, seed, progress) for one, seed in zip(sims, seeds, strict=True)]
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list["FlowPosterior"]:
+        """Train one ensemble for each of the simulations, together."""
+        first = sims[0]
+        shape = self.network_shape(first.prior.dim, first.shape, first.set_size)
+        cases = materials(sims, first.set_size, self.training, seeds)
+        lessons = [one.lesson(self._fixed(one), self.training.members, seed) for one, seed in zip(cases, seeds, strict=True)]
+        objective = Objective(SetFlowNetwork, shape, set_flow_loss, set_flow_loss)
+        fitted = train(objective, lessons, self.training, self.base, progress, checkpoint)
+        posteriors = []
+        for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
+            scale, base = lesson.fixed
+            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, history, one.shape))
+        return posteriors
 
-    def _train(self, sims: Simulations, seed: int, progress: bool) -> "FlowPosterior":
-        x = sims.x.reshape(*sims.x.shape[:2], -1)
-        u = sims.prior.to_normal(sims.theta)
-        scale = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
-        base = fit_gaussian_base(standardized(scale, x), sims.sizes, u) if self.base else None
-        shape = self.network_shape(sims.prior.dim, sims.shape, sims.set_size)
-        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sims.sizes, jnp.int32))
-        unseen = held_out(sims.origin, self.training.members, seed)
-        network, history = minimise(
-            SetFlowNetwork, shape, set_flow_loss, (scale, base), cases, unseen, self.training, seed, progress
-        )
-        return FlowPosterior(sims.prior, self, network, scale, base, history, sims.shape)
+    def _fixed(self, cases: Material) -> tuple[Standardize, GaussianBase | None]:
+        scale = fit_standardize(cases.observations)
+        return scale, fit_gaussian_base(standardized(scale, cases.x), cases.sizes, cases.u) if self.base else None
 
     def network_shape(self, dim: int, observation: tuple[int, ...], largest_set: int) -> SetFlowShape:
         """The network that these settings mean for a prior and simulations."""

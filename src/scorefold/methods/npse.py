@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 
 from scorefold import pairing, settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.methods.composed import ComposedPosterior
+from scorefold.methods.lessons import Material, materials
 from scorefold.methods.method import Method
 from scorefold.networks.embedding import Embedding, check_embedding
 from scorefold.networks.ensemble import ScoreEnsemble
@@ -26,15 +26,17 @@ from scorefold.networks.resmlp import DEEPEST, WIDEST
 from scorefold.networks.score import Shape
 from scorefold.networks.standardize import fit_standardize, standardized
 from scorefold.networks.tilt import Tilt
-from scorefold.noise import levels
+from scorefold.noise import Level, levels
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Sampler
-from scorefold.simulation.cases import Simulations, split
+from scorefold.simulation.cases import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.control import fit_control
-from scorefold.train.fit import Cases, Lesson, Training, fit_scores, held_out
+from scorefold.train.fit import Fixed, score_objective
+from scorefold.train.loop import train
 from scorefold.train.partition import fit_partition
+from scorefold.train.training import Training
 
 MOST_LEVELS = 100_000
 
@@ -87,15 +89,18 @@ class NPSE(Method):
                 "expected simulations in sets for NPSE, which takes all observations at once; got set_size = 1. Simulate with "
                 "sf.simulate(…, set_size=n_max), or use method='f-npse'."
             )
-        sims = [split(one, self.set_size or one.set_size) for one in sims]
-        lessons = [self._lesson(one, seed) for one, seed in zip(sims, seeds, strict=True)]
-        first = sims[0]
-        shape = self.network_shape(first.prior.dim, first.prior.gaussian, first.shape, first.set_size)
-        grid = levels(self.schedule, self.T)
+        first, grid = sims[0], levels(self.schedule, self.T)
+        largest = min(self.set_size or first.set_size, first.set_size)
+        shape = self.network_shape(first.prior.dim, first.prior.gaussian, first.shape, largest)
+        cases = materials(sims, largest, self.training, seeds, prior_too=True)
+        lessons = [
+            one.lesson(self._fixed(one, grid, first.prior.gaussian), self.training.members, seed)
+            for one, seed in zip(cases, seeds, strict=True)
+        ]
         trained = []
-        fitted = fit_scores(shape, lessons, grid, self.training, progress, checkpoint)
+        fitted = train(score_objective(shape), lessons, self.training, self.base, progress, checkpoint)
         for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
-            ensemble = ScoreEnsemble(network, lesson.standardize, lesson.base, None)
+            ensemble = ScoreEnsemble(network, lesson.fixed.standardize, lesson.fixed.base, None)
             if self.control:
                 control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
                 ensemble = replace(ensemble, control=control)
@@ -119,22 +124,13 @@ class NPSE(Method):
             embedding=self.embedding,
         )
 
-    def _lesson(self, sims: Simulations, seed: int) -> Lesson:
-        """Standardised cases with their Gaussian base, and who holds out what."""
-        x = sims.x.reshape(*sims.x.shape[:2], -1)
-        standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
-        u = sims.prior.to_normal(sims.theta)
-        base = None
-        if self.base:
-            base = fit_gaussian_base(standardized(standardize, x), sims.sizes, u, smallest=int(sims.prior.gaussian))
-        sizes, origin = sims.sizes, sims.origin
-        if not sims.prior.gaussian:  # more draws of the prior, without observations
-            more = sims.prior.draws_normal[: len(u)]
-            u, x = np.concatenate([u, more]), np.concatenate([x, np.zeros((len(more), *x.shape[1:]), x.dtype)])
-            sizes = np.concatenate([sizes, np.zeros(len(more), sizes.dtype)])
-            origin = np.concatenate([origin, origin.max() + 1 + np.arange(len(more))])
-        cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
-        return Lesson(cases, standardize, base, held_out(origin, self.training.members, seed), seed)
+    def _fixed(self, cases: Material, grid: Level, gaussian: bool) -> Fixed:
+        """Standardisation and Gaussian base."""
+        standardize = fit_standardize(cases.observations)
+        if not self.base:
+            return Fixed(grid, standardize, None)
+        base = fit_gaussian_base(standardized(standardize, cases.x), cases.sizes, cases.u, smallest=int(gaussian))
+        return Fixed(grid, standardize, base)
 
 
 def tilt_of(prior: Prior) -> Tilt | None:

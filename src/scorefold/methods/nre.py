@@ -9,23 +9,21 @@ Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", H
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import jax.numpy as jnp
+from typing import ClassVar
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, single_observations, skeleton
+from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
 from scorefold.networks.embedding import Embedding, check_embedding
-from scorefold.networks.line import fit_line
 from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.networks.resmlp import DEEPEST, WIDEST
-from scorefold.networks.standardize import fit_standardize, standardized
 from scorefold.posterior import Frame
 from scorefold.simulation.cases import Simulations
-from scorefold.train.fit import Training, held_out
-from scorefold.train.minimise import minimise
+from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.loop import Objective
+from scorefold.train.training import Training
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,8 @@ class NRE(Method):
     """Of variational inference."""
     training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(1e-3,)))
 
+    resumes: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         settings.check(self, width=1, depth=1, warmup=1, steps=1)
         if self.width > WIDEST or self.depth > DEEPEST:
@@ -54,21 +54,13 @@ class NRE(Method):
         check_sampler(self.sampler, self.chains)
         check_embedding(self.embedding)
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list[SummedPosterior]:
-        """One after the other."""
-        return [self._train(one, seed, progress) for one, seed in zip(sims, seeds, strict=True)]
-
-    def _train(self, sims: Simulations, seed: int, progress: bool) -> SummedPosterior:
-        u, x, origin = single_observations(sims, "NRE")
-        scale = fit_standardize(x)
-        fitted = fit_line(standardized(scale, x), u) if self.base else None
-        shape = self._shape(sims.prior.dim, sims.shape)
-        cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32))
-        unseen = held_out(origin, self.training.members, seed)
-        network, history = minimise(
-            RatioNetwork, shape, ratio_loss, (scale, fitted), cases, unseen, self.training, seed, progress
-        )
-        return SummedPosterior(sims.prior, self, MeanTerms(network, scale, fitted, Ratio), history, sims.shape)
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list[SummedPosterior]:
+        """Train one ensemble for each of the simulations, together."""
+        shape = self._shape(sims[0].prior.dim, sims[0].shape)
+        objective = Objective(RatioNetwork, shape, ratio_loss, ratio_loss)
+        return train_summed(self, objective, Ratio, sims, seeds, progress, checkpoint)
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
         return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)

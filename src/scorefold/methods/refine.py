@@ -36,7 +36,7 @@ from scorefold.posterior import Made
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.simulation.cases import Simulations, split
 from scorefold.simulation.run import SMALLEST_BUDGET, simulate
-from scorefold.train.fit import Training
+from scorefold.train.training import Training
 
 DRAWS = 1_000
 INFLATION = (16.0, 9.0)

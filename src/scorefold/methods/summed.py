@@ -11,7 +11,7 @@ does not recompile.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -24,19 +24,22 @@ from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
 from scorefold.methods import written
+from scorefold.methods.lessons import materials
 from scorefold.networks import line, standardize
 from scorefold.networks.ensemble import bucket
 from scorefold.networks.likelihood import Likelihood
 from scorefold.networks.line import Line
 from scorefold.networks.ratio import Ratio
-from scorefold.networks.standardize import Standardize
+from scorefold.networks.standardize import Standardize, fit_standardize, standardized
 from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.info import FARTHEST
 from scorefold.sample.nuts import agreement, chain
 from scorefold.sample.variational import Fitted, tail_shape, variational
 from scorefold.simulation.cases import Simulations
-from scorefold.train.fit import History
+from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.loop import Objective, train
+from scorefold.train.training import History
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta, new_key
 
 SAMPLERS = ("nuts", "vi")
@@ -258,18 +261,6 @@ def check_sampler(sampler: Any, chains: Any) -> None:
         raise ScorefoldError(f"expected 2 chains or more, which can be compared; got {chains!r}")
 
 
-def single_observations(sims: Simulations, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every observation (count, x) with its u (count, dim) and its origin; a prior without a density is refused."""
-    if not sims.prior.gaussian:
-        raise ScorefoldError(
-            f"expected a prior with a known density for {method}, which multiplies it with the likelihood; got one from draws. "
-            "Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
-        )
-    counts = np.arange(sims.x.shape[1]) < sims.sizes[:, None]
-    u = np.repeat(sims.prior.to_normal(sims.theta), sims.sizes, axis=0)
-    return u, sims.x.reshape(*counts.shape, -1)[counts], np.repeat(sims.origin, sims.sizes)
-
-
 class MeanTerms(eqx.Module):
     """The mean term of members that share standardisation and line; the network's arrays have a leading member axis."""
 
@@ -300,3 +291,31 @@ def skeleton(
         return MeanTerms(network, standardize.blank(shape.x), line.blank(shape.x, shape.dim) if base else None, model)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))
+
+
+def train_summed(
+    method: Any,
+    objective: Objective,
+    model: type[Likelihood] | type[Ratio],
+    sims: Sequence[Simulations],
+    seeds: Sequence[int],
+    progress: bool,
+    checkpoint: Checkpoint | None,
+) -> list[SummedPosterior]:
+    """One ensemble for each of the simulations, trained on single observations; a prior without a density is refused."""
+    if not all(one.prior.gaussian for one in sims):
+        raise ScorefoldError(
+            f"expected a prior with a known density for {type(method).__name__}, which multiplies it with the likelihood; got "
+            "one from draws. Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
+        )
+    training, lessons = method.training, []
+    for cases, seed in zip(materials(sims, 1, training, seeds), seeds, strict=True):
+        scale, x = fit_standardize(cases.observations), cases.x[:, 0]
+        fitted = line.fit_line(standardized(scale, x), cases.u) if method.base else None
+        lessons.append(cases.lesson((scale, fitted), training.members, seed))
+    trained = train(objective, lessons, training, method.base, progress, checkpoint)
+    posteriors = []
+    for one, lesson, (network, history) in zip(sims, lessons, trained, strict=True):
+        scale, fitted = lesson.fixed
+        posteriors.append(SummedPosterior(one.prior, method, MeanTerms(network, scale, fitted, model), history, one.shape))
+    return posteriors

@@ -15,8 +15,8 @@ from scorefold.errors import ModelError
 from scorefold.networks.control import Control
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.networks.standardize import KINDS, Standardize
-from scorefold.train.fit import History
 from scorefold.train.partition import Choice, PartitionTable
+from scorefold.train.training import History
 
 MOST = 10**12
 LONGEST = 100_000

@@ -48,6 +48,7 @@ class Likelihood(eqx.Module):
 
 
 def likelihood_loss(network: ConditionalFlow, fixed: tuple, cases: tuple, key: Key) -> Scalar:
-    """-log q(x|u), averaged over single observations; `cases` are u (count, dim) and x (count, x)."""
+    """-log q(x|u), averaged over cases of one observation: u (count, dim), x (count, 1, x) and sizes."""
     model = Likelihood(network, *fixed)
-    return -jax.vmap(lambda u, x: model.term(u, model.prepare(x)))(*cases).mean()
+    u, x, _ = cases
+    return -jax.vmap(lambda u, x: model.term(u, model.prepare(x)))(u, x[:, 0]).mean()

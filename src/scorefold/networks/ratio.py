@@ -96,10 +96,13 @@ class Ratio(eqx.Module):
 
 
 def ratio_loss(network: RatioNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
-    """Log loss of the classifier, right and wrong pairs in equal weight; `cases` are u (count, dim) and x (count, x)."""
+    """Log loss of the classifier, right and wrong pairs in equal weight.
+
+    Cases have one observation each: u (count, dim), x (count, 1, x) and sizes.
+    """
     model = Ratio(network, *fixed)
-    u, x = cases
-    prepared = jax.vmap(model.prepare)(x)
+    u, x, _ = cases
+    prepared = jax.vmap(model.prepare)(x[:, 0])
     logits = jax.vmap(model.term)
     shifts = jax.random.choice(key, jnp.arange(1, max(len(u), 2)), (SHIFTS,))
     wrong = jax.vmap(lambda shift: logits(jnp.roll(u, shift, axis=0), prepared))(shifts)

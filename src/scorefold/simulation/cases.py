@@ -4,9 +4,10 @@ Case c has parameters θ_c ~ p(θ), a size s_c ~ U{1 … m} and s_c observations
 a case on average; the last case is cut so that the calls add up to the budget exactly.
 """
 
-from collections.abc import Callable, Iterable
+import mmap
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,10 @@ LARGEST_BUDGET = 10**9
 """Simulations are counted in 32 bits on the device, and their parameters planned in memory."""
 IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
+PIECE = 16 << 20
+"""Bytes looked at together."""
+AROUND = 64 << 10
+"""Bytes of a mapped file that come into memory with any one of them."""
 IN_RAM = partial(np.zeros, dtype=np.float32)
 
 
@@ -64,20 +69,70 @@ class Simulations(NamedTuple):
         )
 
 
+class Cut(NamedTuple):
+    """The observations of simulations in sets of at most m, read when they are asked for; each set has its parameters."""
+
+    sims: Simulations
+    set_size: int
+    case: np.ndarray
+    """(sets,) the case that a set is from"""
+    first: np.ndarray
+    """(sets,) which of the case's observations is its first"""
+    sizes: np.ndarray
+    """(sets,)"""
+
+    @property
+    def origin(self) -> np.ndarray:
+        """(sets,) which parameter draw a set belongs to."""
+        return self.sims.origin[self.case]
+
+    def take(self, rows: np.ndarray) -> Simulations:
+        """Some of the sets, in memory; quickest where the cases of `rows` are in order."""
+        sims, case, sizes = self.sims, self.case[rows], self.sizes[rows]
+        place = np.minimum(self.first[rows][:, None] + np.arange(self.set_size), sims.set_size - 1)
+        x = np.empty((len(rows), self.set_size, *sims.shape), sims.x.dtype)
+        step = max(1, PIECE // max(x[:1].nbytes, AROUND))
+        for at in (slice(start, start + step) for start in range(0, len(rows), step)):
+            x[at] = sims.x[case[at, None], place[at]]
+            let_go(sims.x)
+        x[np.arange(self.set_size) >= sizes[:, None]] = 0
+        return sims._replace(theta=sims.theta[case], x=x, sizes=sizes, set_size=self.set_size, origin=sims.origin[case])
+
+
+def cut(sims: Simulations, set_size: int) -> Cut:
+    """Sets of at most `set_size` observations."""
+    set_size = min(set_size, sims.set_size)
+    starts = range(0, sims.set_size, set_size)
+    case = [np.flatnonzero(sims.sizes > start) for start in starts]
+    first = np.repeat(starts, [len(some) for some in case])
+    together = np.concatenate(case)
+    return Cut(sims, set_size, together, first, np.minimum(sims.sizes[together] - first, set_size))
+
+
 def split(sims: Simulations, set_size: int) -> Simulations:
-    """The same observations in sets of at most `set_size`, each with its parameters."""
+    """The same observations in sets of at most `set_size`, each with its parameters, in memory."""
     if set_size >= sims.set_size:
         return sims
-    parts = []
-    for start in range(0, sims.set_size, set_size):
-        sizes = np.clip(sims.sizes - start, 0, set_size)
-        some = sizes > 0
-        x = np.zeros((some.sum(), set_size, *sims.shape), sims.x.dtype)
-        cut = sims.x[some, start : start + set_size]
-        x[:, : cut.shape[1]] = cut
-        parts.append((sims.theta[some], x, sizes[some], sims.origin[some]))
-    theta, x, sizes, origin = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return sims._replace(theta=theta, x=x, sizes=sizes, set_size=set_size, origin=origin)
+    parts = cut(sims, set_size)
+    return parts.take(np.arange(len(parts.case)))
+
+
+def pieces(array: np.ndarray) -> Iterator[slice]:
+    """All rows of an array, a few at a time, so that what is computed from them takes little memory."""
+    step = max(1, PIECE // max(1, array[:1].nbytes))
+    for start in range(0, len(array), step):
+        yield slice(start, start + step)
+        let_go(array)
+
+
+def let_go(array: np.ndarray) -> None:
+    """Pages of a mapped file that were read or written need not stay in this process's memory; the file has them."""
+    mode: str | None = None
+    pages: Any = array
+    while isinstance(pages, np.ndarray):
+        mode, pages = getattr(pages, "mode", mode), pages.base
+    if isinstance(pages, mmap.mmap) and mode in ("r", "r+", "w+"):  # not "c", whose changes the file does not have
+        pages.madvise(mmap.MADV_DONTNEED)
 
 
 def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
@@ -120,6 +175,7 @@ def gather_blocks(
         own = case[done : done + kept.sum()]
         place = np.arange(done, done + len(own)) - (ends - sizes)[own]
         sets[new[own], place] = x[kept]
+        let_go(sets)
         done += len(own)
     return Simulations(
         prior,

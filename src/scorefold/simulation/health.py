@@ -6,6 +6,7 @@ which are left out, and simulations of which more than 5% failed: leaving them o
 simulation succeeds, which is another one wherever failing depends on θ.
 """
 
+import math
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
-from scorefold.simulation.cases import Simulations
+from scorefold.simulation.cases import Simulations, pieces
 from scorefold.simulation.one import LARGEST
 
 FEWEST_CASES = 50
@@ -49,7 +50,7 @@ def check(sims: Simulations) -> None:
         )
     if not all(part.dtype.kind in kinds for part, kinds in ((theta, "fiu"), (x, "fiu"), (sizes, "iu"))) or x.size == 0:
         raise ScorefoldError("expected θ and x as numbers, at least one to an observation. Use what sf.simulate returns.")
-    if not (np.isfinite(theta).all() and np.isfinite(x).all()) or np.abs(x).max() > LARGEST:
+    if not np.isfinite(theta).all() or not all((np.abs(x[part]) <= LARGEST).all() for part in pieces(x)):
         raise ScorefoldError(
             f"expected finite θ and x, and x within ±{LARGEST:.0e}; got others. sf.simulate leaves failed simulations out; "
             "rescale very large numbers in the simulator, for instance by taking logarithms."
@@ -68,12 +69,14 @@ def say(sims: Simulations) -> None:
             ScorefoldWarning,
             stacklevel=4,
         )
-    seen = sims.x[np.arange(sims.x.shape[1]) < sims.sizes[:, None]].reshape(sims.sizes.sum(), -1)
-    constant = seen.min(axis=0) == seen.max(axis=0)
+    first, constant = sims.x[0, 0].reshape(-1), np.ones(math.prod(sims.shape), bool)
+    for part in pieces(sims.x):
+        seen = sims.x[part][np.arange(sims.set_size) < sims.sizes[part, None]].reshape(sims.sizes[part].sum(), -1)
+        constant &= (seen == first).all(axis=0)
     if constant.any():
         warnings.warn(
             f"{constant.sum():,} of the {len(constant):,} numbers of an observation are the same in every simulation (first: "
-            f"number {constant.argmax()}, always {seen[0, constant.argmax()]:.6g}). They say nothing about θ and are left out.",
+            f"number {constant.argmax()}, always {first[constant.argmax()]:.6g}). They say nothing about θ and are left out.",
             ScorefoldWarning,
             stacklevel=4,
         )

@@ -10,7 +10,7 @@ from scorefold.networks.control import Control
 from scorefold.networks.ensemble import ScoreEnsemble
 from scorefold.networks.score import ScoreNetwork
 from scorefold.noise import Level
-from scorefold.train.fit import Cases
+from scorefold.train.cases import Cases
 from scorefold.types import Array, Float, Key, Scalar, new_key
 
 KNOTS = 21

@@ -18,7 +18,7 @@ import numpy as np
 
 from scorefold.networks.ensemble import ScoreEnsemble, bucket
 from scorefold.noise import Level
-from scorefold.train.fit import Lesson
+from scorefold.train.loop import Lesson
 from scorefold.types import Array, Float, Int
 
 LADDER = (1, 2, 3, 6, 12, 30, 100)

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from scorefold.errors import ScorefoldError
-from scorefold.train.fit import Training, held_out
-from scorefold.train.minimise import minimise
+from scorefold.train import loop
+from scorefold.train.cases import Stream, folds, held_out
+from scorefold.train.loop import Lesson, Objective, train
+from scorefold.train.training import Training
 
 COUNT = 500
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(COUNT)
 CASES = (jnp.asarray(X), jnp.asarray(3 * X - 1 + 0.1 * RNG.standard_normal(COUNT)))
-UNSEEN = held_out(np.arange(COUNT), 2, 0)
+UNSEEN = held_out(folds(np.arange(COUNT), 0), 2)
 TRAINING = Training(members=2, learning_rates=(1e-4, 3e-2), steps=300, weight_decay=0.0, average=0.9)
 
 
@@ -35,7 +37,8 @@ def broken(network, fixed, cases, key):
 
 
 def trained(seed=0, loss=squares):
-    return minimise(Slope, (1,), loss, jnp.zeros(()), CASES, UNSEEN, TRAINING, seed)
+    lesson = Lesson(CASES, jnp.zeros(()), UNSEEN, seed)
+    return train(Objective(Slope, (1,), loss, loss), [lesson], TRAINING, base=True)[0]
 
 
 def test_it_finds_the_line_with_the_better_learning_rate():
@@ -45,6 +48,27 @@ def test_it_finds_the_line_with_the_better_learning_rate():
     assert history.learning_rate == 3e-2
     assert history.validation.shape == (2, history.train.shape[1] + 1)
     assert (history.validation[np.arange(2), history.kept] == history.validation.min(axis=1)).all()
+
+
+def test_it_learns_from_blocks_that_stream_by():
+    """What is held is the first half of the cases, and is only there to judge by."""
+    fold = folds(np.arange(COUNT), 0)
+    asked = []
+
+    def take(rows):
+        asked.append(rows)
+        return tuple(v[rows] for v in CASES)
+
+    held = tuple(v[: COUNT // 2] for v in CASES)
+    lesson = Lesson(held, jnp.zeros(()), held_out(fold[: COUNT // 2], 2), 0, Stream(take, fold, 8, 0))
+    before = loop._round._cache_size()
+    network, history = train(Objective(Slope, (1,), squares, squares), [lesson], TRAINING, base=True)[0]
+    np.testing.assert_allclose(network.weight[:, 0], 3, atol=0.05)
+    np.testing.assert_allclose(network.bias, -1, atol=0.05)
+    assert loop._round._cache_size() == before + 1
+    # 32 of the 40 cases of a block make one step, so 50 blocks are a round.
+    assert len(asked) == 50 * history.train.shape[1] == 300
+    assert len(np.unique(np.concatenate(asked))) == COUNT
 
 
 def test_the_seed_decides():

@@ -1,0 +1,241 @@
+"""The loop that trains every network: any of them, by any loss, and several ensembles at once.
+
+Members of an ensemble hold out different folds of the cases for validation (`cases.py`). Members, learning rates and lessons
+are one more batch axis of one compiled program; a round of epochs is one `scan`. Adam with decoupled weight decay and a cosine
+schedule; what is kept is the moving average of the weights at its best validation loss, for the learning rate whose members do
+best on average. Validation uses the same random numbers every time, and no more than 20,000 unseen cases.
+
+The order of the data and all noise of a round are a pure function of (seed, round), so that training goes on from a checkpoint
+as if it had never been stopped. Where cases stream by, a round is as many blocks as make some 50 steps.
+"""
+
+import contextlib
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from scorefold.errors import ScorefoldError
+from scorefold.progress import bar
+from scorefold.train.cases import Stream
+from scorefold.train.checkpoint import Checkpoint, State
+from scorefold.train.training import History, Pace, Training, choose, pace_of
+from scorefold.types import Array, Float, Int, Key, Scalar, new_key
+
+MOST_UNSEEN = 20_000
+
+Network = Any
+"""An Equinox module whose leaves are all arrays."""
+Loss = Callable[[Network, Any, Any, Key], Scalar]
+"""(network, fixed, some cases, key) to their loss; a module's function, not a closure, so that it is compiled once."""
+
+
+class Objective(NamedTuple):
+    """What is trained, and by what."""
+
+    make: Callable[..., Network]
+    """make(shape, key=…)"""
+    shape: Hashable
+    loss: Loss
+    validation: Loss
+
+
+class Lesson(NamedTuple):
+    """What one ensemble is trained on."""
+
+    cases: Any
+    """A pytree of arrays, on the device: all cases, or those that a stream is judged by."""
+    fixed: Any
+    """What training does not change, as the losses want it."""
+    unseen: np.ndarray
+    """(members, cases) booleans: which cases each member does not train on"""
+    seed: int
+    stream: Stream | None = None
+    """All cases, if they are more than fit in memory."""
+
+
+class _Run(NamedTuple):
+    """One network in training, or a stack of them."""
+
+    network: Network
+    average: Network
+    best: Network
+    best_loss: Scalar
+    optimiser: Any
+    step: Int[Array, ""]
+    skipped: Int[Array, ""]
+
+
+def train(
+    objective: Objective,
+    lessons: Sequence[Lesson],
+    training: Training,
+    base: bool,
+    progress: bool = False,
+    checkpoint: Checkpoint | None = None,
+) -> list[tuple[Network, History]]:
+    """One ensemble a lesson, all of them together; a network's arrays get a leading member axis. All lessons stream, or none.
+
+    `base` says that a network which learns nothing may be right.
+    """
+    copies, shared = len(training.learning_rates) * training.members, len(lessons) == 1
+    rates = jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(lessons))
+    cases = _joined([lesson.cases for lesson in lessons])
+    unseen = _rows([lesson.unseen for lesson in lessons], copies)[:, :MOST_UNSEEN]
+    streams = [lesson.stream for lesson in lessons if lesson.stream is not None]
+    hidden = [stream.unseen(training.members) for stream in streams] or [lesson.unseen for lesson in lessons]
+    seen = _rows([~one for one in hidden], copies)
+    pace = pace_of(training, seen.shape[1], bool(streams))
+    fixed = lessons[0].fixed
+    if not shared:
+        fixed = jax.tree.map(lambda *v: jnp.repeat(jnp.stack(v), copies, axis=0), *(lesson.fixed for lesson in lessons))
+    roots = jnp.stack([new_key(int(lesson.seed)) for lesson in lessons])
+    keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots).reshape(-1)
+    roots = jnp.repeat(roots, copies)
+
+    def one_round(state: State) -> State:
+        runs, before = state.arrays["runs"], np.asarray(state.arrays["runs"].best_loss)
+        losses = []
+        for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
+            block = _joined([stream.block(number) for stream in streams]) if streams else cases
+            runs, loss = _round(objective, training, pace, shared, fixed, block, rates, seen, runs, keys, number)
+            losses.append(np.asarray(loss))
+        runs, validation = _validate(objective, shared, fixed, cases, unseen, runs, roots)
+        so_far = state.arrays["losses"]
+        now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
+        so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
+        since = 0 if (np.asarray(runs.best_loss) < before).any() else state.since + 1
+        done = since >= training.patience or state.round + 1 >= pace.rounds
+        return State(state.round + 1, since, done, {"runs": runs, "losses": so_far})
+
+    none = np.zeros((len(keys), 0), np.float32)
+
+    def start() -> State:
+        runs, validation = _validate(objective, shared, fixed, cases, unseen, _start(objective, training, keys), roots)
+        return State(0, 0, False, {"runs": runs, "losses": {"train": none, "validation": np.asarray(validation)[:, None]}})
+
+    like = {"runs": jax.eval_shape(partial(_start, objective, training), keys), "losses": {"train": none, "validation": none}}
+    state = _run_rounds(start, one_round, like, pace.rounds, progress, checkpoint)
+    ends = range(copies, len(keys) + 1, copies)
+    parts = [jax.tree.map(lambda v, end=end: v[end - copies : end], state.arrays) for end in ends]
+    return [choose(own["runs"], own["losses"], pace, training, base) for own in parts]
+
+
+def _run_rounds(
+    start: Callable[[], State],
+    one_round: Callable[[State], State],
+    like: Any,
+    rounds: int,
+    progress: bool,
+    checkpoint: Checkpoint | None,
+) -> State:
+    """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
+    with contextlib.ExitStack() as stack:
+        watch, found = None, None
+        if checkpoint is not None:
+            watch = stack.enter_context(checkpoint.session())
+            found = checkpoint.read(like)
+            if not checkpoint.further:
+                if found is None:
+                    raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, as further=False asks; there is none")
+                return found
+        state = found or start()
+        report = stack.enter_context(bar("training", rounds - state.round, progress))
+        while not state.done:
+            state = one_round(state)
+            train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
+            report(f"loss {train:.4f}  validation {validation:.4f}")
+            if watch is not None:
+                watch.after_round(state, rounds)
+    return state
+
+
+def _joined(cases: Sequence[Any]) -> Any:
+    return cases[0] if len(cases) == 1 else jax.tree.map(lambda *v: jnp.concatenate(v), *cases)
+
+
+def _rows(masks: Sequence[np.ndarray], copies: int) -> Int[Array, "runs rows"]:
+    """For every run the rows of its lesson's joined cases where its member's line is true, cut to the same length."""
+    fewest = min(int(mask.sum(axis=1).min()) for mask in masks)
+    starts = np.cumsum([0, *(mask.shape[1] for mask in masks)])
+    rows = [
+        start + np.flatnonzero(mask[copy % len(mask)])[:fewest]
+        for start, mask in zip(starts[:-1], masks, strict=True)
+        for copy in range(copies)
+    ]
+    return jnp.asarray(np.stack(rows))
+
+
+def _optimiser(training: Training) -> optax.GradientTransformation:
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.scale_by_adam(),
+        optax.add_decayed_weights(training.weight_decay, mask=lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)),
+    )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _start(objective: Objective, training: Training, keys: Array) -> _Run:
+    def one(key: Key) -> _Run:
+        network = objective.make(objective.shape, key=key)
+        state, zero = _optimiser(training).init(network), jnp.zeros((), jnp.int32)
+        return _Run(network, network, network, jnp.array(jnp.inf, jnp.float32), state, zero, zero)
+
+    return jax.vmap(one)(keys)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _round(
+    objective: Objective, training: Training, pace: Pace, shared: bool, fixed: Any, cases: Any, rates: Array, rows: Array,
+    runs: _Run, keys: Array, index: Int[Array, ""],
+) -> tuple[_Run, Float[Array, "runs"]]:  # fmt: skip
+    """Some epochs of every run; unless all runs share it, `fixed` has a run axis."""
+
+    def one(fixed: Any, rate: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+        key_order, key_loss = jax.random.split(jax.random.fold_in(key, index))
+        used = pace.steps * pace.batch
+        orders = jax.lax.map(lambda k: jax.random.permutation(k, rows)[:used], jax.random.split(key_order, pace.epochs))
+        batches = orders.reshape(pace.epochs * pace.steps, pace.batch)
+
+        def step(run: _Run, at: tuple[Array, Key]) -> tuple[_Run, Scalar]:
+            some = jax.tree.map(lambda v: v[at[0]], cases)
+            loss, grads = jax.value_and_grad(objective.loss)(run.network, fixed, some, at[1])
+            return _descend(training, pace, rate, run, grads), loss
+
+        run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_loss, len(batches))))
+        return run, jnp.mean(losses, where=jnp.isfinite(losses))
+
+    return jax.vmap(one, (None if shared else 0, 0, 0, 0, 0))(fixed, rates, rows, runs, keys)
+
+
+def _descend(training: Training, pace: Pace, rate: Scalar, run: _Run, grads: Any) -> _Run:
+    """One step of one run along its gradient; left out where that is not finite."""
+    finite = jnp.isfinite(optax.tree.norm(grads))
+    direction, state = _optimiser(training).update(grads, run.optimiser, run.network)
+    cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / pace.total))
+    network = jax.tree.map(lambda p, d: p - rate * cosine * d, run.network, direction)
+    keep = jnp.minimum(training.average, (1 + run.step) / (10 + run.step))
+    average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
+    moved = run._replace(network=network, average=average, optimiser=state)
+    run = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, run)
+    return run._replace(step=run.step + 1, skipped=run.skipped + ~finite)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _validate(
+    objective: Objective, shared: bool, fixed: Any, cases: Any, rows: Array, runs: _Run, keys: Array
+) -> tuple[_Run, Float[Array, "runs"]]:
+    """The averaged weights' loss on unseen cases, with the same random numbers every time."""
+
+    def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+        unseen = jax.tree.map(lambda v: v[rows], cases)
+        loss = objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
+        better = loss < run.best_loss
+        best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
+        return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss
+
+    return jax.vmap(one, (None if shared else 0, 0, 0, 0))(fixed, rows, runs, keys)

@@ -1,0 +1,134 @@
+"""How networks are trained, how the steps are cut into rounds, and which networks are kept in the end."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scorefold import settings
+from scorefold.errors import ScorefoldError, ScorefoldWarning
+
+STEPS_A_ROUND = 50
+MOST, MOST_RUNS = 10**9, 256
+MOST_SKIPPED = 0.01
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the networks are trained."""
+
+    members: int = 5
+    learning_rates: tuple[float, ...] = (2e-3,)
+    steps: int = 3_000
+    batch: int = 256
+    weight_decay: float = 1.0
+    """Decoupled, on matrices only."""
+    average: float = 0.999
+    """Of the weights' exponential moving average."""
+    patience: int = 20
+    """Rounds without a better validation loss, for every member, before training stops."""
+
+    def __post_init__(self) -> None:
+        settings.check(self)
+        counts = (self.members, self.steps, self.batch, self.patience)
+        if min(counts) < 1 or not self.learning_rates or min(self.learning_rates) <= 0 or not 0 <= self.average < 1:
+            raise ScorefoldError(
+                "expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ average < 1; "
+                f"got {self}"
+            )
+        if max(counts) > MOST or self.members * len(self.learning_rates) > MOST_RUNS or not 0 <= self.weight_decay <= 1e3:
+            raise ScorefoldError(
+                f"expected at most {MOST_RUNS} members × learning rates, counts up to {MOST:,} and 0 ≤ weight_decay ≤ 1,000; "
+                f"got {self!s:.300}"
+            )
+
+
+class History(NamedTuple):
+    """What happened in training; one row per member kept."""
+
+    train: np.ndarray
+    """(members, rounds) mean training loss of each round"""
+    validation: np.ndarray
+    """(members, rounds + 1) validation loss before each round, and at the end"""
+    kept: np.ndarray
+    """(members,) index into `validation` of the weights kept"""
+    epochs_a_round: int
+    learning_rate: float
+    """The one kept."""
+    losses: dict[float, float]
+    """Mean best validation loss of each learning rate."""
+    skipped: int
+    """Updates left out because a gradient was not finite."""
+
+
+class Pace(NamedTuple):
+    """How the steps are cut up."""
+
+    batch: int
+    steps: int
+    """in an epoch of a block"""
+    epochs: int
+    """of a block in a round"""
+    blocks: int
+    """in a round: one where all cases are in memory"""
+    rounds: int
+
+    @property
+    def total(self) -> int:
+        """All steps."""
+        return self.rounds * self.blocks * self.epochs * self.steps
+
+
+def pace_of(training: Training, cases: int, streamed: bool) -> Pace:
+    """For so many cases in a block; blocks that stream by are seen once each."""
+    batch = min(training.batch, cases)
+    steps = cases // batch
+    often = -(-STEPS_A_ROUND // steps)
+    rounds = -(-training.steps // (often * steps))
+    return Pace(batch, steps, 1, often, rounds) if streamed else Pace(batch, steps, often, 1, rounds)
+
+
+def choose(runs: Any, losses: dict[str, np.ndarray], pace: Pace, training: Training, base: bool) -> tuple[Any, History]:
+    """Keep the members of the learning rate with the lowest mean validation loss; `runs` are those of one ensemble."""
+    best = np.asarray(runs.best_loss).reshape(len(training.learning_rates), training.members)
+    means = np.where(np.isfinite(best), best, np.inf).mean(axis=1)
+    if not np.isfinite(means).any():
+        raise ScorefoldError(
+            f"training failed: no learning rate of {training.learning_rates} gave a finite validation loss. "
+            "Look for enormous values in the observations, or try a smaller learning rate."
+        )
+    chosen = int(np.argmin(means))
+    rows = slice(chosen * training.members, (chosen + 1) * training.members)
+    validation = losses["validation"][rows]
+    finite = np.where(np.isfinite(validation), validation, np.inf)
+    skipped = int(runs.skipped[rows].sum())
+    _say_how_it_went(skipped, int(runs.step[rows].sum()), finite, base)
+    history = History(
+        train=losses["train"][rows],
+        validation=validation,
+        kept=finite.argmin(axis=1),
+        epochs_a_round=pace.epochs,
+        learning_rate=training.learning_rates[chosen],
+        losses=dict(zip(training.learning_rates, means.tolist(), strict=True)),
+        skipped=skipped,
+    )
+    return jax.tree.map(lambda v: v[rows], runs.best), history
+
+
+def _say_how_it_went(skipped: int, steps: int, validation: np.ndarray, base: bool) -> None:
+    """Warn of training that did not work; with a base, a network that adds nothing may be right."""
+    if skipped > MOST_SKIPPED * max(steps, 1):
+        warnings.warn(
+            f"{skipped:,} of {steps:,} training steps were left out because the gradient was not finite. The weights of the "
+            "lowest validation loss are kept; look for enormous values in the observations, or lower the learning rate.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
+    elif not base and (validation.argmin(axis=1) == 0).all():
+        warnings.warn(
+            "training did not get better than the random weights it started from. Lower the learning rate, or simulate more.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
