@@ -20,8 +20,8 @@ import numpy as np
 import scorefold as sf
 from scorefold import methods, tasks
 from scorefold.diagnostics.c2st import c2st
+from scorefold.report.canvas import save
 from scorefold.report.clouds import clouds
-from scorefold.report.figures import save
 
 LABELS = {"f-npse": "F-NPSE", "pf-npse": "PF-NPSE", "npse": "NPSE", "npe": "NPE", "nle": "NLE", "nre": "NRE", "abc": "ABC"}
 SET_SIZES = {"f-npse": 1, "pf-npse": 3, "nle": 1, "nre": 1}

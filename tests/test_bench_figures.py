@@ -4,7 +4,7 @@ import pytest
 
 from pretended import pretended
 from scorefold.report.bench_figures import all_figures
-from scorefold.report.figures import save
+from scorefold.report.canvas import save
 from scorefold.report.summary import points
 
 LINES = {f"{axis}_{metric}" for axis in ("budget", "n") for metric in ("mmd2", "c2st")}

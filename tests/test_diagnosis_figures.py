@@ -8,7 +8,7 @@ from scorefold.diagnostics.coverage import coverage
 from scorefold.diagnostics.sbc import sbc
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_figures as figures
-from scorefold.report.figures import ORANGE, save
+from scorefold.report.canvas import ORANGE, save
 
 
 def labels(figure):

@@ -9,7 +9,9 @@ import pytest
 from matplotlib.colors import to_hex
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.figures import BLUE, INK, ORANGE, corner, sampler_health, save, training_curve
+from scorefold.report.canvas import BLUE, INK, ORANGE, save
+from scorefold.report.corner import corner
+from scorefold.report.figures import sampler_health, training_curve
 
 rng = np.random.default_rng(0)
 

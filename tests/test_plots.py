@@ -56,7 +56,7 @@ def test_the_sampler():
         (lambda: plots.pairs(np.zeros((5, 2))), "expected the draws that posterior.sample returns; got ndarray"),
         (lambda: plots.sequence([]), "at least one number of observations"),
         (lambda: plots.sequence(DRAWS, references=[DRAWS[0]]), "a reference for each of 3 draws, or none; got 1"),
-        (lambda: plots.training(Analytic()), "expected a posterior that has just been trained"),
+        (lambda: plots.training(Analytic()), "expected a posterior with a history of training"),
         (lambda: plots.sampler(DRAWS[0]), "draws of composed scores"),
         (lambda: plots.predictive(DRAWS[0], 3), "expected a simulator"),
     ],

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from scorefold import tasks
 from scorefold.cli import app
 from scorefold.errors import ScorefoldError
-from scorefold.report import figures, task_figures
+from scorefold.report import canvas, task_figures
 
 RNG = np.random.default_rng(0)
 SERIES = (("prey", (0.0, 1.0, 2.0), True), ("predators", (0.0, 1.0, 2.0), False))
@@ -30,7 +30,7 @@ def test_every_kind_of_observation_has_a_picture(x, series, panels, tmp_path):
     figure = task_figures.prior_predictive(x, series, title="what it is")
     assert len(figure.axes) == panels
     assert figure.axes[0].get_title(loc="left") == "what it is"
-    path = figures.save(figure, tmp_path / "picture.png")
+    path = canvas.save(figure, tmp_path / "picture.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert 5_000 < path.stat().st_size < 500_000
 

@@ -75,7 +75,7 @@ def show(
     from rich.table import Table
 
     from scorefold import tasks as room
-    from scorefold.report import figures, task_figures
+    from scorefold.report import canvas, task_figures
     from scorefold.simulation import run
 
     known("NAME", lambda: room.get(name))
@@ -92,7 +92,7 @@ def show(
     console.print(f"\nAn observation is {_numbers(task.features)}. Reference draws: {task.reference_kind}.")
     sims = run.simulate(task.prior, task.simulator, simulations, seed=seed)
     title = f"{task.title}: {simulations:,} simulations over the prior"
-    path = figures.save(task_figures.prior_predictive(sims.x[:, 0], task.series, title), out / f"{name}.png")
+    path = canvas.save(task_figures.prior_predictive(sims.x[:, 0], task.series, title), out / f"{name}.png")
     console.print(f"Simulations over the prior are in {path}.", soft_wrap=True)
 
 

@@ -121,8 +121,8 @@ class Diagnosis:
         """The page report.html, its figures, and a summary in JSON, into a folder; `about` is added to the settings."""
         import json
 
+        from scorefold.report.canvas import save
         from scorefold.report.diagnosis_page import diagnosis_page
-        from scorefold.report.figures import save
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)

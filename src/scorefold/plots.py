@@ -16,7 +16,8 @@ from scorefold.diagnosis import posterior_predictive
 from scorefold.errors import ScorefoldError
 from scorefold.posterior import Draws, Posterior
 from scorefold.report import diagnosis_figures, figures
-from scorefold.report.figures import save
+from scorefold.report.canvas import save
+from scorefold.report.corner import corner
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +29,7 @@ PRIOR_DRAWS = 4_000
 
 def pairs(draws: Draws, reference: Any = None, truth: Any = None, prior: bool = False, title: str = "") -> "Figure":
     """Marginals and pairs of the draws; `reference` draws (Draws, or an array) in ink, `truth` and the `prior` as lines."""
-    return figures.corner(
+    return corner(
         _drawn(draws).theta, draws.names, _cloud(reference), None if truth is None else np.asarray(truth, float), title,
         _prior(draws) if prior else None,
     )  # fmt: skip
@@ -53,8 +54,7 @@ def training(posterior: Posterior, title: str = "") -> "Figure":
     history = getattr(posterior, "history", None)
     if history is None:
         raise ScorefoldError(
-            f"expected a posterior that has just been trained; got {type(posterior).__name__} without a history. Files keep "
-            "none, and ABC has no training."
+            f"expected a posterior with a history of training; got {type(posterior).__name__}. ABC has no training."
         )
     return figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
 

@@ -75,7 +75,7 @@ def figures(
 ) -> None:
     """Draw the paper's figures from the records in a folder, those for which there are records."""
     from scorefold.report import bench_figures
-    from scorefold.report.figures import save
+    from scorefold.report.canvas import save
 
     target = out or folder / "figures"
     for name, figure in bench_figures.all_figures(records_in(folder)).items():

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from scorefold.report.figures import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE, _checked, _figure, _marginal, _plain
+from scorefold.report.canvas import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE, checked, figure_of, plain
+from scorefold.report.density import marginal
 
 BAND = "#E4E4E4"
 LEVEL = 0.05
@@ -52,7 +53,7 @@ def all_of(found: Any) -> dict[str, Figure]:
 def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     """The empirical distribution of the ranks less the uniform one, each quantity a line, with the band."""
     at = np.concatenate([[0], uniformity.at, [1]])
-    figure = _figure(6.0, 3.9)
+    figure = figure_of(6.0, 3.9)
     axes = figure.add_subplot()
     low, high = (np.concatenate([[0], edge - uniformity.at, [0]]) for edge in (uniformity.low, uniformity.high))
     axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
@@ -62,7 +63,7 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     reach = 1.1 * max(np.abs(uniformity.seen - uniformity.at).max(), np.abs(high).max(), np.abs(low).max())
     axes.set_ylim(-reach, reach)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    _plain(axes, title)
+    plain(axes, title)
     figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9)
     return figure
 
@@ -70,7 +71,7 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
 def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     """Coverage against the level that was claimed, with the band; below the diagonal is over-confidence."""
     at = np.concatenate([[0], uniformity.at, [1]])
-    figure = _figure(4.6, 4.9)
+    figure = figure_of(4.6, 4.9)
     axes = figure.add_subplot()
     low, high = (np.concatenate([[0], edge, [1]]) for edge in (uniformity.low, uniformity.high))
     axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
@@ -82,7 +83,7 @@ def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     axes.text(0.03, 0.94, "under-confident", ha="left", fontsize=9, color=GREY)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    _plain(axes, title)
+    plain(axes, title)
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     return figure
 
@@ -90,8 +91,8 @@ def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
 def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], title: str = "") -> Figure:
     """Each parameter's contraction (left) and z-score (right) over the data sets: median, half and 90 % of them."""
     dim = len(names)
-    contracted, z = _checked("contraction", contracted, (None, dim)), _checked("z", z, (None, dim))
-    figure = _figure(6.4, 1.5 + 0.32 * dim)
+    contracted, z = checked("contraction", contracted, (None, dim)), checked("z", z, (None, dim))
+    figure = figure_of(6.4, 1.5 + 0.32 * dim)
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, values, reference in ((left, contracted, 0.0), (right, z, 0.0)):
         low, q1, middle, q3, high = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
@@ -100,7 +101,7 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
         axes.hlines(place, q1, q3, color=BLUE, lw=4)
         axes.plot(middle, place, "o", color="white", mec=BLUE, ms=5)
         axes.axvline(reference, color=GREY, lw=0.8, zorder=1)
-        _plain(axes, title if axes is left else "")
+        plain(axes, title if axes is left else "")
     right.axvspan(-1.645, 1.645, color=BAND, lw=0, zorder=0)
     left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.03)
     left.set_ylim(-0.6, dim - 0.4)
@@ -118,7 +119,7 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
     shown = min(len(names), PANELS)
     columns = min(shown, 4)
     rows = -(-shown // columns)
-    figure = _figure(0.4 + max(2.3 * columns, 5.6), 0.9 + (1.7 if columns > 2 else 2.2) * rows)
+    figure = figure_of(0.4 + max(2.3 * columns, 5.6), 0.9 + (1.7 if columns > 2 else 2.2) * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     shades = _shades(len(clouds))
     for k, axes in enumerate(panels):
@@ -126,18 +127,18 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
             axes.set_visible(False)
             continue
         if prior is not None:
-            axes.plot(*_marginal(prior[:, k]), color=GREY, lw=1.0, ls=(0, (4, 2)), label="prior" if k == 0 else None)
+            axes.plot(*marginal(prior[:, k]), color=GREY, lw=1.0, ls=(0, (4, 2)), label="prior" if k == 0 else None)
         for cloud, count, shade in zip(clouds, counts, shades, strict=True):
-            axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.5, label=f"n = {count}" if k == 0 else None)
+            axes.plot(*marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.5, label=f"n = {count}" if k == 0 else None)
         for cloud, shade in zip(references, shades, strict=False):
-            axes.plot(*_marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.2, ls=(0, (1, 1.2)))
+            axes.plot(*marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.2, ls=(0, (1, 1.2)))
         if truth is not None:
             axes.axvline(truth[k], color=ORANGE, lw=1.0, label="truth" if k == 0 else None)
         spans = [np.quantile(cloud[:, k], [0.001, 0.999]) for cloud in (clouds if prior is None else [*clouds, prior])]
         axes.set_xlim(min(s[0] for s in spans), max(s[1] for s in spans))
         axes.set_xlabel(names[k])
         axes.set_ylim(bottom=0)
-        _plain(axes)
+        plain(axes)
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -154,12 +155,12 @@ def predictive(
     statistics: Sequence[str], observed: np.ndarray, replicated: np.ndarray, p_values: np.ndarray, title: str = ""
 ) -> Figure:
     """For every statistic a panel: the replicated values of each number, the observed one, orange where p < 5 %."""
-    observed = _checked("observed", observed, (len(statistics), None))
+    observed = checked("observed", observed, (len(statistics), None))
     numbers = observed.shape[1]
-    replicated = _checked("replicated", replicated, (None, len(statistics), numbers))
+    replicated = checked("replicated", replicated, (None, len(statistics), numbers))
     width = min(max(4.2, 1.6 + 0.3 * numbers), WIDEST)
     thick, mark = min(7.0, 43 * (width - 1) / numbers), min(4.0, 30 * (width - 1) / numbers)
-    figure = _figure(width, 0.9 + 1.35 * len(statistics))
+    figure = figure_of(width, 0.9 + 1.35 * len(statistics))
     panels = figure.subplots(len(statistics), 1, sharex=True, squeeze=False)[:, 0]
     place = np.arange(1, numbers + 1)
     for axes, name, seen, values, p in zip(panels, statistics, observed, np.moveaxis(replicated, 1, 0), p_values, strict=True):
@@ -170,7 +171,7 @@ def predictive(
         axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=mark, label="observed")
         axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=1.25 * mark)
         axes.set_ylabel(name)
-        _plain(axes, title if axes is panels[0] else "")
+        plain(axes, title if axes is panels[0] else "")
         axes.margins(y=0.12)
     panels[-1].set_xlim(0.3, numbers + 0.7)
     panels[-1].xaxis.set_major_locator(MaxNLocator(12, integer=True))
@@ -186,9 +187,9 @@ def predictive(
 
 def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "") -> Figure:
     """How far leaving each observation out would move the posterior mean; orange where it is like none simulated."""
-    distance = _checked("distance", distance, (None,))
-    strange = _checked("p_observations", p_observations, distance.shape) < LEVEL
-    figure = _figure(6.0, 3.3)
+    distance = checked("distance", distance, (None,))
+    strange = checked("p_observations", p_observations, distance.shape) < LEVEL
+    figure = figure_of(6.0, 3.3)
     axes = figure.add_subplot()
     place = np.arange(len(distance))
     for which, colour, label in ((~strange, BLUE, "like simulated ones"), (strange, ORANGE, "like none simulated")):
@@ -197,7 +198,7 @@ def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "")
             axes.plot(place[which], distance[which], "o", color=colour, ms=4, label=label)
     axes.set(xlabel="observation", ylabel="shift of the posterior mean, in sd", ylim=(0, 1.1 * distance.max()))
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-    _plain(axes, title)
+    plain(axes, title)
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     return figure
 
