@@ -135,6 +135,7 @@ def test_draws_are_bit_identical(trained, tmp_path):
     assert back.made.packages["jax"] == jax.__version__
 
 
+@pytest.mark.full
 def test_draws_are_bit_identical_in_another_process(trained, tmp_path):
     posterior, x = trained
     posterior.save(tmp_path / "model")

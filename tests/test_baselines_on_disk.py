@@ -28,7 +28,7 @@ METHODS = {
 }
 
 
-SHORTLY = ("npe", "nle", "nre", "abc")
+SHORTLY = ("npe", "abc")
 CASES = [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in METHODS]
 
 

@@ -134,6 +134,7 @@ def test_draws_that_are_refused_count_as_wholly_wrong():
     assert record["diverged"]
 
 
+@pytest.mark.full
 def test_a_batch_of_classifiers_gives_each_cell_its_own_number():
     rng = np.random.default_rng(0)
     reference = rng.normal(size=(60, 2))

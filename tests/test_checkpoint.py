@@ -84,9 +84,7 @@ BASELINES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["npe", pytest.param("nle", marks=pytest.mark.full), pytest.param("nre", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) for name in ("npe", "nle", "nre")])
 def test_baselines_go_on_to_the_same_bits(sims, tmp_path, monkeypatch, name):
     how = {"method": BASELINES[name], "seed": 1}
     alone = sf.fit(sims, **how).save(tmp_path / "alone")

@@ -81,6 +81,7 @@ def test_the_same_as_one_by_one(posterior, how, within):
         assert one == pytest.approx(drawn.theta, abs=within)
 
 
+@pytest.mark.full
 def test_the_default_sampler_draws_the_same_posterior(posterior):
     # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: five standard errors of the difference.
     many = posterior.sample_many(X[:2], draws=256, seed=3)

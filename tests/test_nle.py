@@ -26,7 +26,7 @@ def posterior():
     ("sampler", "n"),
     [
         ("nuts", 8),
-        ("vi", 2),
+        pytest.param("vi", 2, marks=pytest.mark.full),
         *(pytest.param(*cell, marks=pytest.mark.full) for cell in (("nuts", 1), ("nuts", 2), ("vi", 1), ("vi", 8))),
     ],
 )
@@ -40,6 +40,7 @@ def test_close_to_the_posterior(posterior, sampler, n):
     assert draws.how == sampler
 
 
+@pytest.mark.full
 def test_the_order_of_observations_does_not_matter(posterior):
     x = observed(2)
     one, turned = (posterior.sample(data, 400, seed=1, sampler="vi").theta for data in (x, x[::-1]))

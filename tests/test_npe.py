@@ -70,6 +70,7 @@ def test_settings_that_make_no_sense(wrong):
         replace(TINY, **wrong)
 
 
+@pytest.mark.full
 def test_a_prior_from_draws_is_learned():
     """A prior with its mass on a ring's two sides, and observations that say next to nothing: the draws are the prior's."""
     rng = np.random.default_rng(0)

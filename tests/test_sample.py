@@ -118,7 +118,7 @@ LEVELS = {"self-tuned": 25, "metropolis": 50, "ddim": 100, "flow": 40}
 DETERMINISTIC = {"ddim", "flow"}
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", [n if n != "metropolis" else pytest.param(n, marks=pytest.mark.full) for n in SAMPLERS])
 def test_contract(name):
     sampler, settings = SAMPLERS[name], {**SETTINGS.get(name, {}), "clouds": 1, "size": SIZES.get(name, CLOUD)}
     problem = gaussian(1)
@@ -196,6 +196,7 @@ def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
     assert info.converged.all()
 
 
+@pytest.mark.full
 def test_self_tuned_is_right_with_few_draws():
     # 64 clouds of 128 in 10-D, the fewest there are: 8,192 draws, standard errors 0.011 (mean) and 0.0078 (sd ratio),
     # bounds at 5.4 and 5.1: false failure 4e-6. Alarms have a probability below 1e-6 each.
@@ -431,6 +432,7 @@ def test_transitions_are_too_narrow_for_several_sets():
     assert not info.converged.any()
 
 
+@pytest.mark.full
 def test_transitions_of_one_set_are_ancestral():
     # Both right, and so the same: 4,096 draws, standard errors 0.016 (mean) and 0.011 (sd ratio); bounds at more than
     # 5. The two differ in the noise they add (α's and its posterior's variance), which 400 levels make 1% of an sd.
@@ -516,7 +518,7 @@ def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise
     assert 0.94 < np.std(u) / sd < 1.045
 
 
-@pytest.mark.parametrize(("rule", "clouds", "size"), [("gauss", 4, CLOUD), ("jac", 2, 256)])
+@pytest.mark.parametrize(("rule", "clouds", "size"), [("gauss", 4, CLOUD), pytest.param("jac", 2, 256, marks=pytest.mark.full)])
 def test_ancestral_is_right_with_rules_that_reverse(rule, clouds, size):
     # 400 levels leave the sd 1.2% too narrow. 4,096 (512) draws: standard errors 0.016 (0.044) of a mean, with bounds at 5.5,
     # and 0.0035 (0.01) of the mean sd ratio, with bounds at 5: false failure 5e-7.

@@ -126,7 +126,9 @@ def test_bounds_hold_within_every_box(size):
         assert (posterior.log_density(u) <= bound).all()
 
 
-@pytest.mark.parametrize(("n", "seed"), [pytest.param(1, 0, marks=pytest.mark.full), (8, 5), (30, 2)])
+@pytest.mark.parametrize(
+    ("n", "seed"), [pytest.param(1, 0, marks=pytest.mark.full), pytest.param(8, 5, marks=pytest.mark.full), (30, 2)]
+)
 def test_reference_against_integration(task, n, seed):
     """Means and products of log θ: 5 comparisons for each n, the integral by a grid of 101² points."""
     _, x = task.observe(n, seed)

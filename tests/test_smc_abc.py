@@ -65,6 +65,7 @@ def test_the_seed_decides_and_a_plain_simulator_works():
     assert exact(x)[1].shape == (2,)
 
 
+@pytest.mark.full
 def test_a_budget_spent_too_early_is_reported():
     with pytest.warns(UntrustworthyDraws, match="budget was spent"):
         draws = sf.smc_abc(PRIOR, SIMULATOR, observed(1), 500)

@@ -32,8 +32,6 @@ METHODS = {
     "nle": sf.NLE(layers=1, sampler="vi", steps=300, **SMALL),
     "nre": sf.NRE(sampler="vi", steps=300, **SMALL),
 }
-SHORTLY = ("nle",)
-NAMES = [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in METHODS]
 
 
 @pytest.fixture
@@ -124,7 +122,8 @@ def test_letting_go_loses_nothing(tmp_path):
 # Training
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.full
+@pytest.mark.parametrize("name", METHODS)
 def test_the_posterior_is_right(sims, name):
     """Over 10 other seeds NLE's largest differences of 10 means and sds were 0.25 ± 0.10 sd and 7 ± 1.3%: with limits 6 sd and
     more away, less than one false failure in 1,000 seeds."""

@@ -101,6 +101,7 @@ def test_the_seed_decides():
     assert (one != other).any()
 
 
+@pytest.mark.full
 def test_chains_in_different_modes_are_reported():
     """Modes 12 sd apart: eight chains fall on one side only once in 128 seeds, and not with this one."""
     x = np.array([1.2, 1.2]) + 0.5 * np.random.default_rng(0).standard_normal((8, 2))

@@ -48,7 +48,15 @@ def sets_in(mean, root, x):
     return ExactSets(shifted, jnp.int32(count), jnp.arange(count), None, single, lambda w, x, gamma: jnp.zeros(()))
 
 
-@pytest.mark.parametrize("n", [1, pytest.param(8, marks=pytest.mark.full), 30, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(1, marks=pytest.mark.full),
+        pytest.param(8, marks=pytest.mark.full),
+        30,
+        pytest.param(300, marks=pytest.mark.full),
+    ],
+)
 def test_the_posterior_is_that_of_the_prior_whatever_the_proposal(n):
     task = tasks.get("gaussian")
     _, x = task.observe(n, 1000)

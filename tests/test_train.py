@@ -308,6 +308,7 @@ def test_where_the_base_is_the_truth_the_network_is_not_kept():
 # Several ensembles together
 
 
+@pytest.mark.full
 def test_ensembles_trained_together_are_those_trained_alone():
     """Each has its own cases, standardisation, base and seed; only rounding differs."""
     short = Training(members=MEMBERS, steps=50, batch=64)
