@@ -300,7 +300,7 @@ def turned(u, x, gamma):
     return -rotation @ ((u - jnp.sqrt(gamma) * mean @ rotation.T) @ rotation / (gamma * variances + 1 - gamma))
 
 
-@pytest.mark.parametrize("name", SCALES)
+@pytest.mark.parametrize("name", [n if "one" not in n else pytest.param(n, marks=pytest.mark.full) for n in SCALES])
 def test_self_tuned_at_every_scale(name):
     # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
     # false failure 8e-6.
@@ -505,7 +505,7 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
 
 
 @pytest.mark.parametrize("name", ["ddim", "flow", "ancestral"])
-@pytest.mark.parametrize("sd", [0.1, pytest.param(0.01, marks=pytest.mark.full), 0.001])
+@pytest.mark.parametrize("sd", [0.001, *(pytest.param(sd, marks=pytest.mark.full) for sd in (0.01, 0.1))])
 def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
     # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
     # ratio's standard error is 0.007, the bounds 5 of them beyond the documented errors; false failure 1e-5 for all.
@@ -652,7 +652,7 @@ def flagged(size, dim, wide=1.0, shift=0.0):
 
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("size", [128, 1024])
-@pytest.mark.parametrize("dim", [1, 2, 10])
+@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.full), 10])
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
     # Measured over 2,000: 1e-3 with 128 draws in one dimension, where the Stein identity is a skewed χ², and none
     # elsewhere. More than 5 of 500 then come once in 50,000.

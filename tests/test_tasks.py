@@ -168,7 +168,10 @@ def test_single_posterior_is_prior_times_likelihood(name):
 
 
 # The mixture needs Gibbs from n = 17 on.
-@pytest.mark.parametrize(("name", "n"), [("gaussian", 4), ("mixture", 2), ("mixture", 20), ("bimodal", 4), ("correlated", 3)])
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("gaussian", 4), ("mixture", 2), ("mixture", 20), ("bimodal", 4), pytest.param("correlated", 3, marks=pytest.mark.full)],
+)
 def test_true_parameters_rank_like_reference_draws(name, n):
     """θ* and 9 draws are exchangeable given x, so that θ* has every rank equally often: 10 p-values."""
     task = tasks.get(name)
@@ -272,7 +275,9 @@ def coupled(x, other_starts, keys):
     return jax.vmap(run, in_axes=(None, 0))(keys, jnp.stack([wide, other_starts]))
 
 
-@pytest.mark.parametrize(("n", "seed"), [(16, 0), (16, 1), (16, 2), (1000, 0)])
+@pytest.mark.parametrize(
+    ("n", "seed"), [(16, 0), *(pytest.param(n, seed, marks=pytest.mark.full) for n, seed in ((16, 1), (16, 2), (1000, 0)))]
+)
 def test_mixture_chains_forget_their_start(n, seed):
     """Chains from the wide start meet others from the posterior (n = 16) or from θ*.
 
