@@ -1,7 +1,7 @@
 """The paper's illustration: a posterior with two modes, n = 1 … 5, by every method and in truth.
 
     python benchmarks/bimodal_figure.py                       # docs/bimodal.png
-    python benchmarks/bimodal_figure.py --methods nle nre --chains 2 --out /tmp/bimodal.png
+    python benchmarks/bimodal_figure.py --methods nle nre --chains 2 --out bimodal.png
 
 Composed scores start at a wide reference and keep both modes. NLE and NRE are drawn from by NUTS, whose chains do not cross
 from one mode to the other: with few chains (--chains) a mode's share is a matter of where they start, and one may be missing.
