@@ -79,6 +79,7 @@ def test_a_budget_spent_too_early_is_reported():
         ({"budget": 10}, "budget to be a whole number"),
         ({"x": np.full((1, 2), np.nan)}, "finite observations"),
         ({"x": np.zeros((1, 3))}, "with 2 numbers an observation"),
+        ({"x": np.full((1, 2), 1e154)}, "single precision, within"),
         ({"prior": sf.Prior.from_draws(np.random.default_rng(0).standard_normal((200, 2)))}, "known density for SMC-ABC"),
     ],
 )

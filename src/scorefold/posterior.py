@@ -338,12 +338,17 @@ class Posterior(ABC):
                 f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
                 "Leave them out if they are missing at random."
             )
-        if np.abs(x).max(initial=0.0) > LARGEST:
-            raise ScorefoldError(
-                f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
-                f"{x.flat[np.abs(x).argmax()]:.3g}"
-            )
+        within_reach(x)
         return x.reshape(len(x), -1)
+
+
+def within_reach(x: np.ndarray) -> None:
+    """Refuse observations that no simulation can be like."""
+    if np.abs(x).max(initial=0.0) > LARGEST:
+        raise ScorefoldError(
+            f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
+            f"{x.flat[np.abs(x).argmax()]:.3g}"
+        )
 
 
 def _depth(value: Any) -> int:

@@ -31,7 +31,7 @@ from scipy.special import logsumexp
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.abc import adjusted, epanechnikov, moments
-from scorefold.posterior import Draws
+from scorefold.posterior import Draws, within_reach
 from scorefold.prior import Prior
 from scorefold.simulation.replicate import replicate
 
@@ -192,4 +192,5 @@ def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, 
     x = settings.numbers("x_obs", x_obs)
     if x.ndim == 0 or len(x) == 0 or not np.isfinite(x).all():
         raise ScorefoldError(f"expected finite observations (n, …) with n ≥ 1; got shape {x.shape}. For one write x_obs[None].")
+    within_reach(x)
     return x.reshape(len(x), -1)
