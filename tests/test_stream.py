@@ -54,7 +54,7 @@ def sims(small, tmp_path):
 
 def test_an_epoch_of_blocks_has_every_case_once_and_equal_folds():
     fold = np.random.default_rng(0).integers(0, FOLDS, 1_000)
-    stream = Stream(None, fold, 10, seed=3)
+    stream = Stream(np.asarray, fold, 10, seed=3)
     fewest = int(np.bincount(fold).min())
     epoch = [stream.rows(number) for number in range(fewest // 10)]
     for rows in epoch:
@@ -65,8 +65,8 @@ def test_an_epoch_of_blocks_has_every_case_once_and_equal_folds():
     assert len(np.unique(seen)) == len(seen) == fewest // 10 * 10 * FOLDS
     following = stream.rows(fewest // 10)
     assert not np.array_equal(following, epoch[0])
-    assert np.array_equal(following, Stream(None, fold, 10, seed=3).rows(fewest // 10))
-    assert not np.array_equal(epoch[0], Stream(None, fold, 10, seed=4).rows(0))
+    assert np.array_equal(following, Stream(np.asarray, fold, 10, seed=3).rows(fewest // 10))
+    assert not np.array_equal(epoch[0], Stream(np.asarray, fold, 10, seed=4).rows(0))
     assert (stream.unseen(7).reshape(7, FOLDS, 10).all(axis=2).argmax(axis=1) == np.arange(7) % FOLDS).all()
 
 

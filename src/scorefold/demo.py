@@ -5,9 +5,9 @@ observations of one and the same epidemic's parameters, next to the true posteri
 refined by simulations near it, a calibration check on new epidemics follows, and everything goes on one page.
 """
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -20,9 +20,13 @@ from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.fitting import fit
 from scorefold.methods.npse import NPSE
 from scorefold.progress import record_time
+from scorefold.report import folder
 from scorefold.report.infer_page import infer_page
 from scorefold.simulation.run import simulate
 from scorefold.train.training import Training
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
 TRAINING = Training(steps=1_800)
@@ -81,22 +85,16 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
         "measures": measures, "seconds": seconds, "converged": converged,
         "diverged": any(bool(draws.info.diverged) for draws in drawn), "calibration": checked.summary(),
     }  # fmt: skip
-    _pictures(out, posterior, drawn, references, truth, checked)
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    pictures = {path.stem: path.read_bytes() for path in sorted(out.glob("*.png"))}
-    page = out / "report.html"
-    page.write_text(infer_page(summary, pictures, "One epidemic, 1 to 14 observations"), encoding="utf-8")
-    return page
+    figures = _figures(posterior, drawn, references, truth, checked)
+    return folder.write(out, folder.SUMMARY, summary, figures, partial(infer_page, title="One epidemic, 1 to 14 observations"))
 
 
-def _pictures(out: Path, posterior: Any, drawn: list, references: list, truth: np.ndarray, checked: Diagnosis) -> None:
+def _figures(posterior: Any, drawn: list, references: list, truth: np.ndarray, checked: Diagnosis) -> "dict[str, Figure]":
     shown = len(COUNTS)
     said = "The posterior as observations are added"
-    figures = {
+    return {
         "sequence": plots.sequence(drawn[:shown], truth, references[:shown], title=said),
         "corner": plots.pairs(drawn[-1], references[-1], truth, title=f"{max(COUNTS)} observations, refined"),
         "training": plots.training(posterior, "Training"),
         "calibration": checked.figures()["ranks"],
     }
-    for name, figure in figures.items():
-        plots.save(figure, out / f"{name}.png")

@@ -119,18 +119,14 @@ class Diagnosis:
 
     def write(self, out: Path | str, about: Mapping[str, str | int] | None = None) -> Path:
         """The page report.html, its figures, and a summary in JSON, into a folder; `about` is added to the settings."""
-        import json
-
-        from scorefold.report.canvas import save
+        from scorefold.report import folder
         from scorefold.report.diagnosis_page import diagnosis_page
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
         summary = self.summary()
         summary["settings"] = {**(about or {}), **summary["settings"]}
-        pictures = {name: save(figure, out / f"{name}.png").read_bytes() for name, figure in self.figures().items()}
-        (out / "diagnosis.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
-        (out / "report.html").write_text(diagnosis_page(summary, pictures), encoding="utf-8")
+        folder.write(out, folder.DIAGNOSIS, summary, self.figures(), diagnosis_page)
         return out
 
     def summary(self) -> dict[str, Any]:

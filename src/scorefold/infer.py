@@ -1,6 +1,5 @@
 """One run from simulator to draws on a task with a known posterior, and what came of it."""
 
-import json
 import warnings
 from contextlib import suppress
 from functools import partial
@@ -19,7 +18,9 @@ from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.fitting import fit
 from scorefold.posterior import Draws, Posterior
 from scorefold.progress import record_time
+from scorefold.report import folder
 from scorefold.report.infer_page import infer_page
+from scorefold.report.summary import health
 from scorefold.sample import Info
 from scorefold.simulation.run import simulate
 
@@ -117,7 +118,7 @@ def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings, how: dic
 
 def trust(draws: Draws) -> str:
     """Whether the draws can be used, in words."""
-    return "converged" if draws.info.converged else "diverged" if draws.info.diverged else "not converged"
+    return health(bool(draws.info.converged), bool(draws.info.diverged))
 
 
 def table(result: Result) -> Table:
@@ -152,11 +153,7 @@ def write(result: Result, out: Path) -> Path:
     summary = {"settings": settings._asdict(), "measures": result.measures, "seconds": result.seconds,
                "converged": bool(info.converged), "diverged": bool(info.diverged), "sampler": _said(info),
                "given fewer": {str(one.observations): trust(one) for one in result.fewer}}  # fmt: skip
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    pictures = {name: plots.save(figure, out / f"{name}.png").read_bytes() for name, figure in _figures(result).items()}
-    page = out / "report.html"
-    page.write_text(infer_page(summary, pictures), encoding="utf-8")
-    return page
+    return folder.write(out, folder.SUMMARY, summary, _figures(result), infer_page)
 
 
 def _figures(result: Result) -> "dict[str, Figure]":

@@ -39,6 +39,7 @@ def diagnose(
     from scorefold.artifact import load
     from scorefold.diagnosis import diagnose as verb
     from scorefold.diagnostics.misspecification import FEWEST
+    from scorefold.report.summary import observations as words
 
     if config and (not model or observe is not None):
         raise typer.BadParameter("goes with MODEL, and without --observe", param_hint="--config")
@@ -57,8 +58,7 @@ def diagnose(
         _belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
         n = n if x_obs is None else len(posterior.checked(x_obs))
-        given = "1 observation" if n == 1 else f"{n} observations"
-        console.print(f"[bold]{source.title}[/], given {given}: {sims} data sets, {sims * n:,} simulator calls\n")
+        console.print(f"[bold]{source.title}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
         how = {"x_obs": x_obs, "log_likelihood": source.log_likelihood, "progress": shown}
         found = verb(posterior, source.simulator, n, sims, draws, seed, **how)
     named = {"simulator": source.title, "model": model, "observations": observations}

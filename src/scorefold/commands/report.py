@@ -8,15 +8,15 @@ import typer
 
 from scorefold.commands.bench import records_in
 
-SUMMARY, DIAGNOSIS = "summary.json", "diagnosis.json"
-
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that `scorefold bench run`, `infer` or `diagnose` wrote.")],
     out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
 ) -> None:
     """Write one self-contained HTML page about a folder of results."""
-    text, target = _page(folder), out or folder / "report.html"
+    from scorefold.report.folder import PAGE
+
+    text, target = _page(folder), out or folder / PAGE
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -30,6 +30,7 @@ def _page(folder: Path) -> str:
     from scorefold.bench.record import RECORDS
     from scorefold.report.bench_page import bench_page
     from scorefold.report.diagnosis_page import diagnosis_page
+    from scorefold.report.folder import DIAGNOSIS, SUMMARY
     from scorefold.report.infer_page import infer_page
 
     if (folder / RECORDS).exists():

@@ -17,9 +17,8 @@ and decide what part of it is kept.
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +79,9 @@ def refine(
     """
     x = start.checked(x_obs)
     _check(start, budget, rounds, seed, sims)
-    _check_running(store, running)
+    stores = None if store is None else settings.folder(store)
+    if unknown := [name for name in running if name not in RUNNING]:
+        raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
     short = training or replace(start.method.training, steps=min(STEPS, start.method.training.steps))
     method, set_size = replace(start.method, training=short), start.ensemble.network.shape.largest_set
     earlier: list[tuple[Proposal, Simulations]] = []
@@ -99,7 +100,7 @@ def refine(
         last = number == rounds or not fresh_region or state.several_modes or left < 2 * share
         calls = left if last else share
         numbers = np.random.SeedSequence([seed, number]).generate_state(3)
-        kept = None if store is None else Path(store) / f"round-{number}"
+        kept = None if stores is None else stores / f"round-{number}"
         own = start.prior.proposing(region)
         fresh = simulate(own, simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running)
         left -= calls
@@ -163,13 +164,6 @@ def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: 
         raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
     if sims is not None and (not isinstance(sims, Simulations) or sims.prior != start.prior):
         raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
-
-
-def _check_running(store: Any, running: Mapping[str, Any]) -> None:
-    if not isinstance(store, str | os.PathLike | None):
-        raise ScorefoldError(f"expected store to be the path of a folder; got {store!r:.60}")
-    if unknown := [name for name in running if name not in RUNNING]:
-        raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
 
 
 def _round(

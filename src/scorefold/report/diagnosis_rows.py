@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scorefold.report.page import Row, Words
+from scorefold.report.summary import observations
 
 LEVEL = 0.05
 QUANTITIES = ("parameter", "verdict", "p", "sd\nratio", "shift\nin sd", "90 %\nholds", "contraction")
@@ -28,14 +29,13 @@ def verdict(summary: Summary) -> str:
 def data_sets(summary: Summary) -> str:
     """How many there were, and what became of the others."""
     found = summary["data sets"]
-    given = "1 observation" if summary["n"] == 1 else f"{summary['n']:,} observations"
     left_out = (
         ("failed", "with failed simulations were left out"),
         ("diverged", "diverged and were left out"),
         ("not converged", "did not converge"),
     )
     said = "".join(f"; {found[name]} {words}" for name, words in left_out if found[name])
-    return f"{found['used']} data sets of {given}, {summary['draws']} draws each{said}."
+    return f"{found['used']} data sets of {observations(summary['n'])}, {summary['draws']} draws each{said}."
 
 
 def caveat(summary: Summary) -> str:

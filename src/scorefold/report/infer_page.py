@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, gallery, settings_table, table, whole
-from scorefold.report.summary import TASKS
+from scorefold.report.summary import TASKS, health, observations
 
 CAPTIONS = {
     "sequence": "The posterior as observations are added; dotted, the true one.",
@@ -21,17 +21,17 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str =
     """From the run's summary, and its pictures by name."""
     try:
         settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
-        health = "converged" if summary["converged"] else "diverged" if summary["diverged"] else "not converged"
+        trust = health(summary["converged"], summary["diverged"])
     except KeyError as error:
         raise ScorefoldError(f"expected the summary that `scorefold infer` writes; it has no {error}") from None
     task = TASKS.get(settings["task"], settings["task"])
-    given = "1 observation" if settings["n"] == 1 else f"{settings['n']:,} observations"
-    lead = f"{task}: {settings['method']} on {settings['budget']:,} simulator calls, {settings['draws']:,} draws given {given}."
+    asked = f"{settings['budget']:,} simulator calls, {settings['draws']:,} draws"
+    lead = f"{task}: {settings['method']} on {asked} given {observations(settings['n'])}."
     rows = [
         (name, f"{found:.4g}", next((best for word, best in PERFECT.items() if name.startswith(word)), ""))
         for name, found in measures.items()
     ]
-    rows.append(("sampler", health, "converged"))
+    rows.append(("sampler", trust, "converged"))
     rows += [(f"sampler, given only {count}", words, "converged") for count, words in summary.get("given fewer", {}).items()]
     rows += [(f"sampler, {name}", f"{value:.4g}", "") for name, value in summary.get("sampler", {}).items()]
     body = [

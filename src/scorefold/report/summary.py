@@ -58,6 +58,16 @@ class Point(NamedTuple):
     cells: int
 
 
+def observations(n: int) -> str:
+    """So many of them, in words."""
+    return "1 observation" if n == 1 else f"{n:,} observations"
+
+
+def health(converged: bool, diverged: bool) -> str:
+    """Whether draws can be used, in words."""
+    return "converged" if converged else "diverged" if diverged else "not converged"
+
+
 def series(record: Record) -> Series:
     """The line a record belongs to."""
     cell = record["cell"]

@@ -68,14 +68,15 @@ def simulate(
             f"expected a budget for at least {SMALLEST_BUDGET // 2} training cases; {budget:,} simulator calls in sets of "
             f"up to {set_size} make {len(planned.theta)}. Raise the budget or lower set_size."
         )
-    first_bad = None
+    first_bad, how = None, ""
     if all(wish is None for wish in (store, executor, workers, timeout, memory)):
         theta = planned.theta[planned.case]
         x = run_here(simulator, theta, seed, progress)
         sims = gather(prior, planned, x, set_size, seed)
-        good = rounded(x)[1]
-        how = "gave numbers that do not fit in single precision" if np.isfinite(x[~good]).all() else "gave NaN or infinity"
-        first_bad = theta[good.argmin()]
+        if sims.failed:
+            good = rounded(x)[1]
+            how = "gave numbers that do not fit in single precision" if np.isfinite(x[~good]).all() else "gave NaN or infinity"
+            first_bad = theta[good.argmin()]
     else:
         order = Order(prior, simulator, planned, int(set_size), int(seed))
         most = None if memory is None else min(int(memory), MOST_BYTES)

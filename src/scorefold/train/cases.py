@@ -8,6 +8,8 @@ block the next few cases of every fold, the same number of each, so that all mem
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -28,7 +30,8 @@ class Cases(NamedTuple):
     """0 for a case that is there for the prior only"""
 
 
-class Stream(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Stream:
     """Cases that are read block by block."""
 
     take: Callable[[np.ndarray], Any]
@@ -41,9 +44,18 @@ class Stream(NamedTuple):
 
     def rows(self, number: int) -> np.ndarray:
         """(folds, each) of block `number`; each fold's in the order they are stored."""
-        epoch, place = divmod(number, int(np.bincount(self.fold, minlength=FOLDS).min()) // self.each)
-        order = permuted(self.fold, [self.seed, 11, epoch])
-        return np.sort(order[:, place * self.each : (place + 1) * self.each], axis=1)
+        epoch, place = divmod(number, self._blocks)
+        return np.sort(self._order(epoch)[:, place * self.each : (place + 1) * self.each], axis=1)
+
+    @cached_property
+    def _blocks(self) -> int:
+        """In an epoch."""
+        return int(np.bincount(self.fold, minlength=FOLDS).min()) // self.each
+
+    @cached_property
+    def _order(self) -> Callable[[int], np.ndarray]:
+        """The permutation of an epoch; that of the latest is kept, as all its blocks need it."""
+        return lru_cache(maxsize=1)(lambda epoch: permuted(self.fold, [self.seed, 11, epoch]))
 
     def block(self, number: int) -> Any:
         """The cases of block `number`, fold by fold."""
