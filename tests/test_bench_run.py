@@ -127,11 +127,22 @@ class Refuses(Posterior):
 
 
 def test_draws_that_are_refused_count_as_wholly_wrong():
-    drawn = run.draw(TINY[0], run.Trained({TINY[0].training: Refuses()}, {"train": 1.0}))
+    (drawn,) = run.draw(TINY[:1], run.Trained({TINY[0].training: Refuses()}, {"train": 1.0}))
     (record,) = run.measure([drawn], batch=1)
     assert record["measures"] == {"c2st": 1.0, "mmd2": pytest.approx(0.787, abs=1e-3), "shift": None, "sd_ratio": None}
     assert record["failed"] == "draws are not finite"
     assert record["diverged"]
+
+
+def test_data_sets_drawn_together_have_their_own_draws():
+    two = [replace(TINY[0], parameters=parameters) for parameters in (1_000, 1_001)]
+    trained = run.train(TINY[0].group)
+    together, apart = run.draw(two, trained), [run.draw([cell], trained)[0] for cell in two]
+    for one, other in zip(together, apart, strict=True):
+        assert one.cell == other.cell
+        assert compared(one.record) | {"draws": 0} == compared(other.record) | {"draws": 0}
+        assert one.theta == pytest.approx(other.theta, abs=0.02)
+    assert not np.allclose(together[0].theta, together[1].theta, atol=0.1)
 
 
 @pytest.mark.full

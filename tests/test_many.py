@@ -92,6 +92,16 @@ def test_the_default_sampler_draws_the_same_posterior(posterior):
     assert not {row.tobytes() for row in many.theta[0]} & {row.tobytes() for row in many.theta[1]}
 
 
+def test_a_seed_for_each_data_set(posterior):
+    how = {"sampler": "ancestral", "rule": "gauss"}
+    many = posterior.sample_many(X[:2], draws=100, seed=[5, 2**40], **how)
+    assert many.theta[1] == pytest.approx(posterior.sample(X[1], draws=100, seed=2**40, **how).theta, abs=1e-4)
+    with pytest.raises(ScorefoldError, match="one for each of the 2 data sets; got 3"):
+        posterior.sample_many(X[:2], seed=[1, 2, 3])
+    with pytest.raises(ScorefoldError, match="seed"):
+        posterior.sample_many(X[:2], seed=[1, -2])
+
+
 def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatch):
     monkeypatch.setattr(composed, "TOGETHER", 4 * 128)
     six = posterior.sample_many(X, draws=100, seed=6)

@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -255,13 +255,16 @@ class Posterior(ABC):
         x_obs = x.reshape(len(x), *self.shape)
         return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
 
-    def sample_many(self, x_obs: Any, draws: int = 100, seed: int = 0, **how: Any) -> ManyDraws:
+    def sample_many(self, x_obs: Any, draws: int = 100, seed: int | Sequence[int] = 0, **how: Any) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
-        One warning says how many data sets did not converge; which ones is in the result.
+        With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding. One
+        warning says how many data sets did not converge; which ones is in the result.
         """
         settings.count("draws", draws, 1)
-        settings.count("seed", seed, 0)
+        own = list(seed) if isinstance(seed, list | tuple) else None
+        for one in [seed] if own is None else own:
+            settings.count("seed", one, 0)
         self._check_options(how)
         x = settings.numbers("x_obs", x_obs)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
@@ -269,9 +272,12 @@ class Posterior(ABC):
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
                 "different sizes go to sample, as a list."
             )
+        if own is not None and len(own) != len(x):
+            raise ScorefoldError(f"expected one seed, or one for each of the {len(x)} data sets; got {len(own)}")
         flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
-        u, converged, diverged = self.draw_many(flat, draws, seed, **how)
+        seeds = [(seed, i) for i in range(len(x))] if own is None else [(one, 0) for one in own]
+        u, converged, diverged = self.draw_many(flat, draws, seeds, **how)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])
@@ -286,18 +292,18 @@ class Posterior(ABC):
         return many
 
     def draw_many(self, *args: Any, **how: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """draw_many(x (data sets, n, features), draws, seed, **options): u (data sets, draws, dim), converged and diverged.
+        """draw_many(x (data sets, n, features), draws, seeds, **options): u (data sets, draws, dim), converged and diverged.
 
-        By default one data set after the other.
+        `seeds` are as for `draw`, one for each data set. By default one data set after the other.
         """
-        x, draws, seed = args
+        x, draws, seeds = args
         u = np.full((len(x), draws, self.prior.dim), np.nan)
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
-            for i, one in enumerate(x):
+            for i, (one, seed) in enumerate(zip(x, seeds, strict=True)):
                 try:
-                    drawn = self.draw(one, draws, (seed, i), **how)
+                    drawn = self.draw(one, draws, seed, **how)
                 except Diverged:
                     continue
                 u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged

@@ -1,9 +1,9 @@
 """Cells → records.
 
 Cells that share a training run together: simulate and train once for all seeds of the configuration, then draw for one cell
-after the other. C2ST trains its classifiers in batches of one fixed size, so that a cell's number does not depend on which
-cells are measured with it. Draws that the sampler itself refuses count as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the
-value of two clouds far apart.
+after the other, on an accelerator for all data sets of one size together. C2ST trains its classifiers in batches of one fixed
+size, so that a cell's number does not depend on which cells are measured with it. Draws that the sampler itself refuses count
+as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the value of two clouds far apart.
 """
 
 import math
@@ -30,8 +30,8 @@ from scorefold.simulation.run import simulate
 
 FAR = 2 - 2 * math.exp(-0.5)
 REFERENCE_SEED = 0
-SHOWN_DRAWS = 250
-"""Kept in the record, of tasks with one or two parameters, for the figures that show draws."""
+SHOWN, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
+"""Kept in the record, of the tasks whose figures show draws."""
 BATCH = 30
 """Cells measured together on an accelerator."""
 
@@ -63,8 +63,11 @@ def run_group(cells: Sequence[Cell], tell: Tell = lambda text: None) -> Iterator
     trained = train(group)
     batch = 1 if jax.default_backend() == "cpu" else BATCH
     for start in range(0, len(cells), batch):
-        drawn = [draw(cell, trained) for cell in cells[start : start + batch]]
-        yield from measure(drawn, batch)
+        some = cells[start : start + batch]
+        alike = {(cell.training, cell.n, cell.draws, cell.sampler) for cell in some}
+        together = [[cell for cell in some if (cell.training, cell.n, cell.draws, cell.sampler) == one] for one in alike]
+        drawn = {one.cell: one for own in together for one in draw(own, trained)}
+        yield from measure([drawn[cell] for cell in some], batch)
 
 
 def collect(cells: Sequence[Cell]) -> list[Record]:
@@ -83,25 +86,47 @@ def train(group: Cell) -> Trained:
     return Trained(dict(zip(group.together, posteriors, strict=True)), seconds)
 
 
-def draw(cell: Cell, trained: Trained) -> Drawn:
-    """The draws of one cell, and what is known of them but C2ST."""
-    task, posterior = tasks.get(cell.task), trained.posteriors[cell.training]
-    truth, x_obs = task.observe(cell.n, cell.parameters)
-    reference = _reference(cell.task, cell.n, cell.parameters, cell.draws)
-    how = {"sampler": sampler(cell.sampler)} if cell.sampler else {}
-    record = described(cell) | {"truth": _plain(truth), "training": _history(posterior)}
-    started = time.perf_counter()
+def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
+    """The draws of cells that differ in their parameters alone, and what is known of them but C2ST."""
+    first = cells[0]
+    task, posterior = tasks.get(first.task), trained.posteriors[first.training]
+    truths, x_obs = zip(*(task.observe(cell.n, cell.parameters) for cell in cells), strict=True)
+    references = [_reference(cell.task, cell.n, cell.parameters, cell.draws) for cell in cells]
+    started, clouds = time.perf_counter(), _clouds(posterior, cells, np.stack(x_obs))
+    seconds = trained.seconds | {"draw": (time.perf_counter() - started) / len(cells)}
+    shown = first.task in SHOWN
+    drawn = []
+    for cell, truth, reference, (theta, health) in zip(cells, truths, references, clouds, strict=True):
+        record = described(cell) | {"truth": _plain(truth), "training": _history(posterior)} | health
+        if shown and theta is not None:
+            record["draws"] = [_plain(row) for row in theta[:SHOWN_DRAWS]]
+        drawn.append(Drawn(cell, theta, reference, record | {"seconds": {k: round(v, 3) for k, v in seconds.items()}}))
+    return drawn
+
+
+def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> list[tuple[np.ndarray | None, Record]]:
+    """The draws for each data set, none where they were refused, and how they are."""
+    first = cells[0]
+    how = {"sampler": sampler(first.sampler)} if first.sampler else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # it is in the record
         try:
-            draws = posterior.sample(x_obs, cell.draws, cell.parameters, **how)
+            if len(cells) == 1:
+                draws = posterior.sample(x_obs[0], first.draws, first.parameters, **how)
+                return [(draws.theta, _health(draws.info.converged, draws.info.diverged))]
+            many = posterior.sample_many(x_obs, first.draws, [cell.parameters for cell in cells], **how)
         except ScorefoldError as error:
-            return Drawn(cell, None, reference, record | {"failed": str(error), "converged": False, "diverged": True,
-                "seconds": _shared(trained, started)})  # fmt: skip
-    record |= {"converged": bool(draws.info.converged), "diverged": bool(draws.info.diverged)}
-    if task.prior.dim <= 2:
-        record["draws"] = [_plain(row) for row in draws.theta[:SHOWN_DRAWS]]
-    return Drawn(cell, draws.theta, reference, record | {"seconds": _shared(trained, started)})
+            return [(None, {"failed": str(error), **_health(False, True)})] * len(cells)
+    return [
+        (theta, _health(converged, diverged))
+        if np.isfinite(theta).all()
+        else (None, {"failed": "draws are not finite", **_health(False, True)})
+        for theta, converged, diverged in zip(many.theta, many.converged, many.diverged, strict=True)
+    ]
+
+
+def _health(converged: Any, diverged: Any) -> Record:
+    return {"converged": bool(converged), "diverged": bool(diverged)}
 
 
 def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
@@ -144,11 +169,6 @@ def _history(posterior: Posterior) -> dict[str, float]:
     if not isinstance(losses, dict) or rate is None or rate not in losses:
         return {}
     return {"learning_rate": float(rate), "validation": float(losses[rate])}
-
-
-def _shared(trained: Trained, started: float) -> dict[str, float]:
-    seconds = {**trained.seconds, "draw": time.perf_counter() - started}
-    return {name: round(value, 3) for name, value in seconds.items()}
 
 
 def _plain(values: Iterable[Any]) -> list[float | None]:

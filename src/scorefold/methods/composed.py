@@ -30,7 +30,7 @@ from scorefold.types import Array, Cloud, Float, Key, new_key
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
-TOGETHER = 4096
+TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
 PILOTS_TOGETHER = 8
 """Sets whose pilot draws are made at a time."""
@@ -155,7 +155,7 @@ class ComposedPosterior(Posterior):
         self,
         x: np.ndarray,
         draws: int,
-        seed: int,
+        seeds: Sequence[tuple[int, int]],
         *,
         rule: str | Rule | None = None,
         sampler: str | Sampler | None = None,
@@ -165,11 +165,11 @@ class ComposedPosterior(Posterior):
 
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
-        seeds = [(seed, i) for i in range(len(x))]
         padded, how = self._arrange(x, seeds, rule, sampler, set_size)
-        keys = jax.vmap(lambda i: jax.random.fold_in(new_key(seed), i))(jnp.arange(len(x)))
+        keys = _keys(seeds)
         cloud = cloud_size(draws, self.prior.dim)
-        together = max(1, TOGETHER // cloud)
+        room = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
+        together = max(1, room // cloud)
         grid, pilot_grid = self._grid(how.sampler), self._grid(Flow())
         u = np.empty((len(x), -(-draws // cloud) * cloud, self.prior.dim))
         converged, diverged = np.ones(len(x), bool), np.zeros(len(x), bool)
@@ -352,6 +352,14 @@ def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator
     padded = np.zeros((len(sizes), width, x.shape[1]))
     padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes
+
+
+def _keys(seeds: Sequence[tuple[int, int]]) -> Array:
+    """The key of each data set, as `draw` makes it from its seed."""
+    firsts = {first: i for i, first in enumerate(dict.fromkeys(first for first, _ in seeds))}
+    keys = jnp.stack([new_key(int(first)) for first in firsts])
+    which = jnp.array([firsts[first] for first, _ in seeds])
+    return jax.vmap(jax.random.fold_in)(keys[which], jnp.array([second for _, second in seeds]))
 
 
 def cloud_size(draws: int, dim: int) -> int:
