@@ -30,8 +30,8 @@ from scorefold.simulation.run import simulate
 
 FAR = 2 - 2 * math.exp(-0.5)
 REFERENCE_SEED = 0
-SHOWN_DRAWS = 250
-"""Kept in the record, of tasks with one or two parameters, for the figures that show draws."""
+SHOWN_TASKS, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
+"""Draws kept in the record, of the tasks with a figure that shows draws."""
 BATCH = 30
 """Cells measured together on an accelerator."""
 
@@ -99,7 +99,7 @@ def draw(cell: Cell, trained: Trained) -> Drawn:
             return Drawn(cell, None, reference, record | {"failed": str(error), "converged": False, "diverged": True,
                 "seconds": _shared(trained, started)})  # fmt: skip
     record |= {"converged": bool(draws.info.converged), "diverged": bool(draws.info.diverged)}
-    if task.prior.dim <= 2:
+    if cell.task in SHOWN_TASKS:
         record["draws"] = [_plain(row) for row in draws.theta[:SHOWN_DRAWS]]
     return Drawn(cell, draws.theta, reference, record | {"seconds": _shared(trained, started)})
 
