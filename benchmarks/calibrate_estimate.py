@@ -4,7 +4,8 @@
 
 Measured are simulation with training, once for each configuration, and drawing, for each cell; the reference draws, C2ST and
 MMD are not, so `Machine.draw` is left out of the predictions too. The predictions are linear in the other constants, which are
-fitted as well, by non-negative least squares on relative errors: what to write into `MACHINES`, where the device is a new one.
+fitted as well, by non-negative least squares: what to write into `MACHINES`, if the parts cover all constants. Drawing has no
+constant for compilation, which the first cell of each n pays: with few cells it goes into the others.
 """
 
 import argparse
@@ -61,11 +62,12 @@ def jobs(records: Sequence[Record]) -> list[Job]:
 
 
 def fitted(work: Sequence[Job]) -> dict[str, float]:
-    """The constants with the least squared relative errors, none negative."""
+    """The constants with the least squared errors, none negative; weighted by 1 / time."""
     timed = [job for job in work if job.measured > 0]
-    cost = np.array([job.cost / job.measured for job in timed])
+    root = np.sqrt([job.measured for job in timed])
+    cost = np.array([job.cost for job in timed]) / root[:, None]
     scale = np.maximum(np.linalg.norm(cost, axis=0), 1e-30)
-    return dict(zip(FIELDS, nnls(cost / scale, np.ones(len(timed)))[0] / scale, strict=True))
+    return dict(zip(FIELDS, nnls(cost / scale, root)[0] / scale, strict=True))
 
 
 def report(records: Sequence[Record]) -> str:
