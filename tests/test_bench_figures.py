@@ -17,8 +17,13 @@ def paper():
     return pretended("paper", f"task=sir,{seeds}") + pretended("paper", "task=bimodal,task=weinberg")
 
 
-def test_every_figure_of_the_paper_is_there(paper):
-    assert set(all_figures(paper)) == LINES | {
+@pytest.fixture(scope="module")
+def figures(paper):
+    return all_figures(paper)
+
+
+def test_every_figure_of_the_paper_is_there(figures):
+    assert set(figures) == LINES | {
         "sets_mmd2", "sets_c2st", "conservative", "samplers", "bimodal", "weinberg",
     }  # fmt: skip
 
@@ -32,8 +37,8 @@ def labels(figure):
     return {text.get_text() for legend in figure.legends for text in legend.get_texts()}
 
 
-def test_lines_and_labels(paper):
-    found = all_figures(paper)
+def test_lines_and_labels(figures):
+    found = figures
     scores = {f"{method}, {setting}" for method in ("F-NPSE", "PF-NPSE (m = 6)", "NPSE") for setting in ("paper", "default")}
     assert labels(found["budget_c2st"]) == scores | {"NPE", "NLE", "NRE"}
     assert labels(found["sets_c2st"]) == {"PF-NPSE, paper", "PF-NPSE, default"}
@@ -54,6 +59,36 @@ def test_a_band_is_as_wide_as_the_spread():
     assert heights.min() == pytest.approx(min(p.mean - p.spread for p in found.values()))
 
 
-def test_they_can_be_saved(paper, tmp_path):
+def test_they_can_be_saved(tmp_path):
     for name, figure in all_figures(pretended("smoke")).items():
         assert save(figure, tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_methods_differ_in_shape_and_settings_in_dash(figures):
+    (legend,) = figures["n_c2st"].legends
+    lines = zip(legend.texts, legend.legend_handles, strict=True)
+    looks = {text.get_text(): (line.get_marker(), line.get_linestyle()) for text, line in lines}
+    assert len(looks) == 9
+    assert len(set(looks.values())) == 9
+    assert looks["F-NPSE, paper"][0] == looks["F-NPSE, default"][0] != looks["NPE"][0]
+
+
+def test_a_study_of_some_tasks_shows_those_side_by_side():
+    at = "training=0,training=1,parameters=1000,parameters=1006,budget=10000,setting=paper,method=pf-npse"
+    records = pretended("paper", f"task=gaussian,task=sir,task=mixture,{at}")
+    kept = [r for r in records if not (r["cell"]["sampler"] and r["cell"]["task"] == "mixture")]
+    panels = all_figures(kept)["samplers"].axes
+    assert [panel.get_title() for panel in panels] == ["Gaussian, budget = 10,000", "SIR, budget = 10,000"]
+    assert {panel.get_subplotspec().rowspan.start for panel in panels} == {0}
+
+
+def test_squared_mmd_is_on_a_scale_of_roots(figures):
+    for panel in figures["budget_mmd2"].axes:
+        ticks, to_pixels = panel.get_yticks(), panel.transData.transform
+        heights = {y: float(to_pixels((1_000, y))[1]) for y in (0, 0.01, 0.04)}
+        assert heights[0.04] - heights[0] == pytest.approx(2 * (heights[0.01] - heights[0]))
+        assert 0 in ticks
+        assert len(ticks) >= 3
+        tops = [max(line.get_ydata()) for line in panel.lines]
+        assert panel.get_ylim()[0] < 0 < max(tops) < panel.get_ylim()[1]
+    assert figures["budget_c2st"].axes[0].get_yscale() == "linear"

@@ -17,6 +17,7 @@ from scorefold.bench.plan import cells, grouped
 from scorefold.bench.record import RECORDS, appending, compared, described, read
 from scorefold.errors import ScorefoldError
 from scorefold.posterior import Posterior
+from scorefold.report.bench_figures import SHOWN
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -47,7 +48,8 @@ def test_every_cell_has_a_record_with_its_measures(folder):
         assert isinstance(record["converged"], bool)
 
 
-def test_draws_and_truth_of_few_parameters_are_kept_for_the_figures(folder):
+def test_draws_and_truth_are_kept_for_the_figures_that_show_them(folder):
+    assert set(run.SHOWN_TASKS) == set(SHOWN)
     cell, record = TINY[0], read(folder / RECORDS)[0]
     assert np.shape(record["draws"]) == (cell.draws, 2)
     assert record["truth"] == pytest.approx(tasks.get(cell.task).observe(1, cell.parameters)[0], rel=1e-5)

@@ -291,6 +291,19 @@ def test_the_controls_work(browser, files):
 
 
 @in_chromium
+def test_squared_mmd_is_on_a_scale_of_roots(browser, files):
+    browser.open(files / "bench.html")
+    browser.choose("metric", 0)
+    labels = "[...document.querySelectorAll('.panel')[0].querySelectorAll('text[text-anchor=end]')]"
+    ticks = dict(browser.run(f"{labels}.map(t => [t.textContent, +t.getAttribute('y')])"))
+    heights = {float(text): ticks["0"] - y for text, y in ticks.items()}
+    assert len(heights) >= 3
+    unit = max(heights.values()) / max(heights) ** 0.5
+    assert all(height == pytest.approx(unit * tick**0.5, abs=0.2) for tick, height in heights.items() if tick >= 0)
+    assert "square roots" in browser.run("document.getElementById('note').textContent")
+
+
+@in_chromium
 def test_a_point_shows_its_records(browser, files, records):
     browser.open(files / "bench.html")
     browser.run("document.querySelector('.point').dispatchEvent(new MouseEvent('click', {bubbles: true}))")

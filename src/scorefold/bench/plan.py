@@ -20,7 +20,7 @@ from scorefold.methods.npse import NPSE
 from scorefold.pairing import get_sampler
 
 PROTOCOL = 1
-"""Counted up when the same description would give another record."""
+"""Counted up when the same description would give other results; which draws are kept for figures is no result."""
 SET_SIZE = 6
 LARGEST = 30
 FIRST_PARAMETERS, PARAMETERS_A_TRAINING = 1_000, 6

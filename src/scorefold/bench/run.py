@@ -30,8 +30,8 @@ from scorefold.simulation.run import simulate
 
 FAR = 2 - 2 * math.exp(-0.5)
 REFERENCE_SEED = 0
-SHOWN, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
-"""Kept in the record, of the tasks whose figures show draws."""
+SHOWN_TASKS, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
+"""Draws kept in the record, of the tasks with a figure that shows draws."""
 BATCH = 30
 """Cells measured together on an accelerator."""
 
@@ -94,7 +94,7 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
     references = [_reference(cell.task, cell.n, cell.parameters, cell.draws) for cell in cells]
     started, clouds = time.perf_counter(), _clouds(posterior, cells, np.stack(x_obs))
     seconds = trained.seconds | {"draw": (time.perf_counter() - started) / len(cells)}
-    shown = first.task in SHOWN
+    shown = first.task in SHOWN_TASKS
     drawn = []
     for cell, truth, reference, (theta, health) in zip(cells, truths, references, clouds, strict=True):
         record = described(cell) | {"truth": _plain(truth), "training": _history(posterior)} | health

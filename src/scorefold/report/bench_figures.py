@@ -10,10 +10,13 @@
 | bimodal, weinberg | draws as n grows | multimodal example; Weinberg demonstration |
 
 ("Compositional score modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023.) Lines are means over
-cells; bands, ± one standard deviation over trainings, of a training's mean.
+cells; bands, ± one standard deviation over trainings, of a training's mean. Squared MMD is on a scale of square roots, on which
+small values can be told apart and those a little below 0, which an unbiased estimate has, can be shown.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,6 +32,9 @@ COLOURS = {"f-npse": "#0072B2", "pf-npse": "#D55E00", "npse": "#009E73", "npe": 
 MARKERS = "osD^vPX*"
 AXES = {"budget": "simulator budget", "n": "observations n", "m": "observations in a set, m"}
 STUDY_BUDGET, SET_SIZE = 10_000, 6
+CROWDED = 5
+"""From so many lines on, bands are fainter."""
+ROOT_TICKS = (-0.05, -0.01, 0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 Look = tuple[str, str, str]
 """Colour, marker, dash."""
@@ -51,9 +57,9 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
         if len(values(study, "m")) > 2:
             found[f"sets_{metric}"] = lines(study, "m", "n", metric, _by_setting)
     if constrained:
-        found["conservative"] = lines([*same, *constrained], "n", "budget", "mmd2")
+        found["conservative"] = lines([*_beside(same, constrained), *constrained], "n", "budget", "mmd2")
     if sampled:
-        found["samplers"] = lines([*pick(same, method="pf-npse"), *sampled], "n", "budget", "mmd2")
+        found["samplers"] = lines([*pick(_beside(same, sampled), method="pf-npse"), *sampled], "n", "budget", "mmd2")
     for task, draw in SHOWN.items():
         shown = [r for r in pick(plain, task=task) if "draws" in r]
         if shown:
@@ -61,31 +67,42 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     return found
 
 
+def _beside(records: Sequence[Record], studied: Sequence[Record]) -> list[Record]:
+    """Those of the tasks that were studied."""
+    tasks = values(studied, "task")
+    return [r for r in records if r["cell"]["task"] in tasks]
+
+
 def _by_setting(record: Record) -> Series:
     return series(record)._replace(method="pf-npse", m=0)
 
 
 def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Callable[[Record], Series] = series) -> Figure:
-    """A metric against x: a row of panels for each task, a column for each value of `across`."""
+    """A metric against x: a row of panels for each task, a column for each value of `across`; of one value, a row of tasks."""
     tasks, columns = values(records, "task"), values(records, across)
     kinds = list(dict.fromkeys(line(r) for r in records))
     looks = {kind: _look(kind, kinds) for kind in kinds}
-    figure = _figure(1.2 + 2.3 * max(len(columns), 2), 0.9 + 2.0 * len(tasks) + 0.22 * len(kinds) / max(len(columns), 2))
-    grid = figure.subplots(len(tasks), len(columns), squeeze=False, sharex=True, sharey="row")
-    for (row, task), (column, at) in ((a, b) for a in enumerate(tasks) for b in enumerate(columns)):
-        axes = grid[row, column]
+    flat = len(columns) == 1
+    down, wide = (1, len(tasks)) if flat else (len(tasks), len(columns))
+    figure = _figure(1.2 + 2.3 * max(wide, 2), 0.9 + 2.0 * down + 0.22 * len(kinds) / max(wide, 2))
+    grid = figure.subplots(down, wide, squeeze=False, sharex=True, sharey=False if flat else "row")
+    for axes, (task, at) in zip(grid.flat, product(tasks, columns), strict=True):
         here = pick(records, task=task, **{across: at})
         for kind in kinds:
-            _line(axes, {r["key"]: r for r in here if line(r) == kind}, x, metric, looks[kind])
+            own = {r["key"]: r for r in here if line(r) == kind}
+            _line(axes, own, x, metric, looks[kind], 0.13 if len(kinds) < CROWDED else 0.08)
         axes.axhline(METRICS[metric][1], color=INK, lw=0.8, ls=(0, (1, 3)), zorder=1)
         _dress(axes, values(records, x))
-        if row == 0:
-            axes.set_title(f"{'n' if across == 'n' else 'budget'} = {at:,}", fontsize=10, color=INK)
-        if column == 0:
-            axes.set_ylabel(f"{TASKS.get(task, task)}\n{METRICS[metric][0]}", fontsize=9.5)
-        if row == len(tasks) - 1:
+        place, name, label = f"{'n' if across == 'n' else 'budget'} = {at:,}", TASKS.get(task, task), METRICS[metric][0]
+        if flat or axes in grid[0]:
+            axes.set_title(f"{name}, {place}" if flat else place, fontsize=10, color=INK)
+        if axes in grid[:, 0]:
+            axes.set_ylabel(label if flat else f"{name}\n{label}", fontsize=9.5)
+        if axes in grid[-1]:
             axes.set_xlabel(AXES[x], fontsize=9.5)
-    _legend(figure, kinds, looks, len(columns))
+    for axes in grid.flat if metric == "mmd2" else ():
+        _root_scale(axes)
+    _legend(figure, kinds, looks, wide)
     return figure
 
 
@@ -142,7 +159,7 @@ def _first_data_set(records: Sequence[Record]) -> list[Record]:
     return pick(records, training=first["training"], parameters=first["parameters"])
 
 
-def _line(axes: Axes, records: dict[str, Record], x: str, metric: str, look: Look) -> None:
+def _line(axes: Axes, records: dict[str, Record], x: str, metric: str, look: Look, shade: float) -> None:
     found = points(list(records.values()), x, metric)
     if not found:
         return
@@ -153,20 +170,19 @@ def _line(axes: Axes, records: dict[str, Record], x: str, metric: str, look: Loo
     axes.plot(at, mean, ls=dash, marker=marker, ms=4.5, mfc=hollow, mec=colour, color=colour, lw=1.5)
     top = np.minimum(mean + spread, 1.0) if metric == "c2st" else mean + spread
     if len(at) > 1:
-        axes.fill_between(at, mean - spread, top, color=colour, alpha=0.13, lw=0)
+        axes.fill_between(at, mean - spread, top, color=colour, alpha=shade, lw=0)
     else:
         axes.vlines(at, mean - spread, top, color=colour, alpha=0.25, lw=4)
 
 
 def _look(kind: Series, kinds: Sequence[Series]) -> Look:
-    """A colour for the method, a dash for the setting, a marker for what tells it from its like."""
+    """A colour and a marker for the method, a dash for the setting; where many differ in something else, a colour for each."""
     own = [one for one in kinds if (one.method, one.setting) == (kind.method, kind.setting)]
-    colour = COLOURS.get(kind.method, "#555555")
     many = len(own) > 2
-    if many:  # tell them apart by colour
-        colour = [*COLOURS.values(), "#555555"][own.index(kind) % 7]
+    names = [*COLOURS, ""]
+    number = own.index(kind) if many else names.index(kind.method if kind.method in COLOURS else "")
     dash = "-" if many or kind.conservative or kind.setting != "paper" else "--"
-    return colour, MARKERS[own.index(kind) % len(MARKERS)], dash
+    return [*COLOURS.values(), "#555555"][number % len(names)], MARKERS[number % len(MARKERS)], dash
 
 
 def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], columns: int) -> None:
@@ -191,6 +207,25 @@ def _dress(axes: Axes, at: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
     _plain(axes)
+
+
+def _root_scale(axes: Axes) -> None:
+    """y as its signed square root, with ticks that are not too near each other."""
+    row = axes.get_shared_y_axes().get_siblings(axes)
+    low, high = _root(min(a.dataLim.y0 for a in row)), _root(max(a.dataLim.y1 for a in row))
+    axes.set_yscale("function", functions=(_root, lambda y: np.sign(y) * np.square(y)))
+    margin = 0.05 * (high - low)
+    axes.set_ylim(*(np.sign(y) * y**2 for y in (low - margin, high + margin)))
+    kept: list[float] = []
+    for tick in sorted(ROOT_TICKS, key=lambda tick: (tick != 0, -tick)):
+        if low <= _root(tick) <= high and all(abs(_root(tick) - _root(other)) > (high - low) / 9 for other in kept):
+            kept.append(tick)
+    axes.yaxis.set_major_locator(FixedLocator(sorted(kept)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+
+
+def _root(y: Any) -> Any:
+    return np.sign(y) * np.sqrt(np.abs(y))
 
 
 def _plain(axes: Axes) -> None:

@@ -13,6 +13,8 @@ from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Ser
 
 FEW = 500
 """Of so many records the tables start folded."""
+FEW_LINES = 10
+"""Of so many methods the times do."""
 
 
 def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title: str = "Benchmark") -> str:
@@ -136,7 +138,9 @@ def _times(records: Sequence[Record]) -> str:
     if not rows:
         return ""
     head = ("method", "training, all seeds together", "drawing a cell, with compilation")
-    return f'<section><h2>Seconds</h2><div class="scroll">{table(head, rows)}</div></section>'
+    unfolded = " open" if len(rows) < FEW_LINES else ""
+    listing = f'<details{unfolded}><summary>By method</summary><div class="scroll">{table(head, rows)}</div></details>'
+    return f"<section><h2>Seconds</h2>{listing}</section>"
 
 
 def _payload(records: Sequence[Record]) -> dict[str, Any]:

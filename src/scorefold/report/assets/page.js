@@ -119,15 +119,29 @@
     return found;
   }
 
+  // Squared MMD is drawn on a scale of square roots, as in the figures.
+  const ROOTS = [0, 1, 0.8, 0.6, 0.4, 0.2, 0.1, 0.03, 0.01, 0.003, 0.001, -0.01, -0.05];
+  const rooted = () => data.metrics[state.metric].name === "mmd2";
+  const scaled = (y) => (rooted() ? Math.sign(y) * Math.sqrt(Math.abs(y)) : y);
+  const unscaled = (y) => (rooted() ? Math.sign(y) * y * y : y);
+  function rootTicks(low, high) {
+    const kept = [];
+    for (const tick of ROOTS) {
+      const y = scaled(tick);
+      if (y >= low && y <= high && kept.every((other) => Math.abs(y - scaled(other)) > (high - low) / 9)) kept.push(tick);
+    }
+    return kept;
+  }
+
   function panel(facet, shown, range, xs, wide) {
     const W = wide ? 640 : 360, H = wide ? 360 : 260, left = 52, right = 14, top = 10, bottom = 44;
     const logs = xs.map(Math.log), a = Math.min(...logs), b = Math.max(...logs);
     const px = (x) => (a === b ? (left + W - right) / 2 : left + 12 + (Math.log(x) - a) / (b - a) * (W - left - right - 24));
-    const py = (y) => top + (range[1] - y) / (range[1] - range[0]) * (H - top - bottom);
+    const py = (y) => top + (range[1] - scaled(y)) / (range[1] - range[0]) * (H - top - bottom);
     const r = (v) => v.toFixed(1);
     const metric = data.metrics[state.metric];
     let svg = "";
-    for (const tick of ticks(range[0], range[1], 5)) {
+    for (const tick of rooted() ? rootTicks(...range) : ticks(range[0], range[1], 5)) {
       svg += `<line class="grid" x1="${left}" x2="${W - right}" y1="${r(py(tick))}" y2="${r(py(tick))}"/><text x="${left - 7}" y="${r(py(tick) + 4)}" text-anchor="end">${tick}</text>`;
     }
     let last = -1e9;
@@ -140,11 +154,11 @@
     }
     svg += `<line class="axis" x1="${left}" x2="${W - right}" y1="${H - bottom}" y2="${H - bottom}"/>`;
     svg += `<text x="${(left + W - right) / 2}" y="${H - 5}" text-anchor="middle">${AXES[state.axis]}</text>`;
-    if (metric.perfect >= range[0] && metric.perfect <= range[1]) {
+    if (scaled(metric.perfect) >= range[0] && scaled(metric.perfect) <= range[1]) {
       svg += `<line class="perfect" x1="${left}" x2="${W - right}" y1="${r(py(metric.perfect))}" y2="${r(py(metric.perfect))}"/>`;
     }
-    const most = metric.name === "c2st" ? 1 : range[1];
-    const clip = (y) => Math.min(most, Math.max(range[0], y));
+    const most = metric.name === "c2st" ? 1 : unscaled(range[1]);
+    const clip = (y) => Math.min(most, Math.max(unscaled(range[0]), y));
     const bands = [], paths = [], marks = [];
     for (const { line, points } of shown) {
       const look = line.look, banded = points.filter((p) => p.spread !== null);
@@ -171,6 +185,7 @@
     const ends = shown.flat().flatMap(({ points }) => points.flatMap((p) => [p.mean - (p.spread || 0), p.mean + (p.spread || 0)]));
     let low = Math.min(metric.perfect, ...ends), high = Math.max(metric.perfect, ...ends);
     if (metric.name === "c2st") { low = Math.min(0.5, Math.min(...shown.flat().flatMap(({ points }) => points.map((p) => p.mean)))); high = Math.min(1, high); }
+    [low, high] = [scaled(low), scaled(high)];
     const margin = 0.06 * (high - low || 0.1);
     return [low - margin, high + margin];
   }
@@ -218,7 +233,7 @@
     byId("charts").className = panels.length === 1 ? "one" : "";
     byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1)).join("") : "<p>No line is switched on.</p>";
     const metric = data.metrics[state.metric];
-    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(budgetOfM())}; m = 1 is F-NPSE.` : ""} Choose a point to see its records.`;
+    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(budgetOfM())}; m = 1 is F-NPSE.` : ""}${rooted() ? " The scale is one of square roots." : ""} Choose a point to see its records.`;
   }
 
   const found = (group) => {
