@@ -1,9 +1,10 @@
 """Amortised against refined, with the same number of simulations in all.
 
     python benchmarks/refine.py                                            # the whole table; goes on where it stopped
-    python benchmarks/refine.py --tasks lotka_volterra --n 8 --seeds 1 --data-sets 2
+    python benchmarks/refine.py --tasks lotka_volterra --n 8 --seeds 0 --data-sets 10 11
+    python benchmarks/refine.py --table refine.csv                         # what such files hold, several at will
     python benchmarks/refine.py --members 2 --steps 600                    # smaller networks for a quick look
-    python benchmarks/refine.py --calibration 100                          # ranks of the truth on simulated data sets
+    python benchmarks/refine.py --calibration 100 --out ranks.csv          # ranks of the truth on simulated data sets
 
 A cell is a task, a number of observations, a seed (of simulations, training and draws) and a data set, observe(n, 1000 + i).
 Amortised: all the budget from the prior. Refined: 40 % of it from the prior, the rest in rounds. Each cell is a line of the CSV
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from scorefold import tasks
 from scorefold.diagnostics.c2st import c2st
@@ -123,7 +125,7 @@ def run_task(name: str, seed: int, chosen: argparse.Namespace, path: Path) -> No
 
     kinds = [*([] if chosen.no_amortised else ["amortised"]), "before", chosen.proposal]
     for n in chosen.n:
-        for data_set in range(chosen.data_sets):
+        for data_set in chosen.data_sets:
             x_obs = task.observe(n, 1_000 + data_set)[1]
             have = {cell.key for cell in read(path)}
             head = [
@@ -168,6 +170,23 @@ def table(cells: list[Cell]) -> None:
         )
 
 
+def append_ranks(path: Path, data_set: int, ranks: np.ndarray) -> None:
+    """A line for each data set: its number, and the rank of every parameter."""
+    with path.open("a") as file:
+        file.write(",".join([str(data_set), *(f"{rank:.4f}" for rank in ranks)]) + "\n")
+
+
+def coverage(ranks: np.ndarray) -> str:
+    """Of central intervals, over data sets and parameters, and how uniform the ranks of each parameter are."""
+    inside = np.abs(ranks - 0.5)
+    cover = ", ".join(f"{level:.0%}: {(inside < level / 2).mean():.1%}" for level in (0.5, 0.8, 0.95))
+    uniform = [stats.kstest(column, "uniform").pvalue for column in ranks.T]
+    return (
+        f"{len(ranks)} data sets; coverage {cover}; mean rank {ranks.mean():.3f}; smallest p-value of {len(uniform)} "
+        f"Kolmogorov–Smirnov tests {min(uniform):.3f}"
+    )
+
+
 def calibration(count: int, chosen: argparse.Namespace) -> None:
     """Ranks of the truth among refined draws, over data sets from the prior; uniform where the posteriors are right."""
     task, n = tasks.get("gaussian"), 30
@@ -175,21 +194,20 @@ def calibration(count: int, chosen: argparse.Namespace) -> None:
     method = replace(method, training=replace(method.training, members=chosen.members, steps=chosen.steps))
     sims = simulate(task.prior, task.simulator, int(FROM_PRIOR * chosen.budget), seed=0)
     start, ranks = fit(sims, method, seed=0), []
-    for i in range(count):
+    for i in range(chosen.first, chosen.first + count):
         truth, x_obs = task.observe(n, 2_000 + i)
         refined = start.refine(x_obs, task.simulator, chosen.budget - sims.budget, seed=i, sims=sims)
         ranks.append((refined.sample(x_obs, 999, seed=i).theta < truth).mean(axis=0))
-        inside = np.abs(np.array(ranks) - 0.5)
-        cover = ", ".join(f"{level:.0%}: {(inside < level / 2).mean():.1%}" for level in (0.5, 0.8, 0.95))
-        print(f"{i + 1} data sets; coverage {cover}; mean rank {np.mean(ranks):.3f}", flush=True)
+        append_ranks(chosen.out, i, ranks[-1])
+        print(coverage(np.array(ranks)), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["lotka_volterra", "sir", "gaussian", "mixture", "bimodal"])
     parser.add_argument("--n", nargs="+", type=int, default=[1, 8, 30])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--data-sets", type=int, default=5)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--data-sets", nargs="+", type=int, default=[10, 11, 12, 13, 14], help="none of those tuned on")
     parser.add_argument("--budget", type=int, default=10_000)
     parser.add_argument("--set-size", type=int, default=1)
     parser.add_argument("--members", type=int, default=5)
@@ -197,14 +215,24 @@ def main() -> None:
     parser.add_argument("--proposal", default="gaussian", choices=["gaussian", "truncated"])
     parser.add_argument("--no-amortised", action="store_true", help="only the refined posterior and its start")
     parser.add_argument("--calibration", type=int, default=0, metavar="DATA_SETS")
+    parser.add_argument("--first", type=int, default=0, help="data set of the calibration")
+    parser.add_argument("--ranks", nargs="+", type=Path, help="only say what such files of a calibration hold")
     parser.add_argument("--out", type=Path, default=Path("refine.csv"))
+    parser.add_argument("--table", nargs="+", type=Path, help="only show what these files hold")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
+    if chosen.ranks:
+        lines = {int(line[0]): line[1:] for path in chosen.ranks for line in np.loadtxt(path, delimiter=",", ndmin=2)}
+        print(coverage(np.array(list(lines.values()))))
+        return
+    if chosen.table:
+        table([cell for path in chosen.table for cell in read(path)])
+        return
     if chosen.calibration:
         calibration(chosen.calibration, chosen)
         return
     for name in chosen.tasks:
-        for seed in range(chosen.seeds):
+        for seed in chosen.seeds:
             run_task(name, seed, chosen, chosen.out)
     table(read(chosen.out))
 

@@ -25,6 +25,8 @@ SMALLEST_PRECISION = 1e-3
 NEAR = 3.0
 FEWEST = 100
 PASSES = 3
+LIKEST = 0.01
+"""Share of the simulations from the prior that are taken for like the observations."""
 
 
 def locate(sims: Simulations, proposal: Proposal, x: np.ndarray, set_size: int, draws: int, seed: int) -> np.ndarray:
@@ -42,6 +44,17 @@ def locate(sims: Simulations, proposal: Proposal, x: np.ndarray, set_size: int, 
             break
         rows = near
     return np.random.default_rng([seed, 17]).multivariate_normal(mean, covariance, draws, method="cholesky")
+
+
+def likest(sims: Simulations, x: np.ndarray) -> np.ndarray:
+    """u of the simulations from the prior whose mean is nearest to that of x (n, features), both standardised."""
+    cases = sims.x.reshape(*sims.x.shape[:2], -1)
+    counts = np.arange(cases.shape[1]) < sims.sizes[:, None]
+    standardize = fit_standardize(cases[counts])
+    means = np.where(counts[..., None], standardized(standardize, cases), 0.0).sum(axis=1) / sims.sizes[:, None]
+    distance = ((means - standardized(standardize, x).mean(axis=0)) ** 2).sum(axis=1)
+    least = min(max(int(LIKEST * len(cases)), 10 * sims.prior.dim), len(cases))
+    return sims.prior.to_normal(sims.theta[np.argsort(distance)[:least]])
 
 
 def nearest(base: GaussianBase, cases: np.ndarray, sizes: np.ndarray, sets: np.ndarray, observed: np.ndarray) -> np.ndarray:

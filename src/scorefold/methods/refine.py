@@ -26,7 +26,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
 from scorefold.methods.composed import ComposedPosterior
-from scorefold.methods.locate import locate
+from scorefold.methods.locate import likest, locate
 from scorefold.methods.modes import Split, deepest_valley
 from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
 from scorefold.methods.refined import RefinedPosterior, Round, draw_in_region
@@ -42,8 +42,11 @@ INFLATION = (16.0, 9.0)
 """In the first round, whose draws are the least to be trusted, and later."""
 LOCATING = 0.5
 """Share of the budget for the rounds before the last, at most."""
-WIDER = 0.2
-"""Log ratio of the sds from which on a line is thought worse than the draws before."""
+WIDER, FARTHEST_WIDER = 0.2, 3.0
+"""Log ratio of the sds from which on a line is thought worse than the draws before, unless it moves their mean by more of its
+own sd than this."""
+LIKEST = 2.0
+"""A region around the simulations most like the observations is so many times as wide as they are."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
 SEVERAL_MODES = 4.0
@@ -117,11 +120,15 @@ def refine(
             u, fit = region.from_w(w), fit_of(w, region)
         one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
         done.append(one)
-        if not (fit.missed or stepped) and one.widths > WIDER:
+        if not stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
             continue  # a line is not enough: on with the draws before and with the region around them
         # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
         settled, stepped = fit.right and not stepped, one.locating and fit.missed
-        state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
+        if stepped and number == 1 and sims is not None:
+            near = likest(earlier[0][1], x)
+            state = state.stepping(near.mean(axis=0) + (near - near.mean(axis=0)) * LIKEST / np.sqrt(INFLATION[1]))
+        else:
+            state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
         if not settled:
             region = None
     refined = _refined(start, local, x, done)
