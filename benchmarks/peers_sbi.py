@@ -29,7 +29,7 @@ def main() -> None:
         trial = FCEmbedding(features, output_dim=20)
         pooled = PermutationInvariantEmbedding(trial, trial_net_output_dim=20, aggregation_fn="mean", output_dim=20)
         network = posterior_nn("maf", z_score_x="none", embedding_net=pooled)
-        scale = torch.nan_to_num(x, nan=torch.nan).reshape(-1, features)
+        scale = x.reshape(-1, features)
         scale = scale[torch.isfinite(scale).all(1)]
         centre, width = scale.mean(0), scale.std(0)  # sbi does not z-score sets
         trainer = sbi.inference.NPE(prior, network, show_progress_bars=False)
@@ -40,7 +40,7 @@ def main() -> None:
         )
         trainer.append_simulations(theta, x[:, 0])
         centre, width = torch.zeros(features), torch.ones(features)
-    trainer.train()
+    estimator = trainer.train()
     posterior = trainer.build_posterior()
     trained = time.perf_counter() - started
     for n, x_obs in observed.items():
@@ -48,7 +48,10 @@ def main() -> None:
         if method == "npe" and largest > 1:
             x_obs = torch.cat([x_obs, torch.full((largest - n, features), torch.nan)])[None]
         started = time.perf_counter()
-        made = posterior.sample((draws,), x=x_obs, show_progress_bars=False)
+        if method == "npe" and largest > 1:  # the posterior itself refuses padded sets; its estimator draws the same
+            made = estimator.sample((draws,), condition=x_obs)[:, 0].detach()
+        else:
+            made = posterior.sample((draws,), x=x_obs, show_progress_bars=False)
         drawn = time.perf_counter() - started
         np.savez(out / f"{n}.npz", u=made.numpy(), train_s=trained, draw_s=drawn)
 

@@ -10,8 +10,8 @@ Liu and Beaumont, 2024); that composition needs no correction of the training ob
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
-the draws went. Several modes are covered by one region, are never located by a line, and a last round in which one of them
-got lost does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
+the draws went. Several modes are never located by a line, nor is there a region around one of them: what is left of the
+budget goes to the prior as a whole, and a last round in which modes got lost or ran together does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
 and decide what part of it is kept.
 """
 
@@ -42,15 +42,13 @@ INFLATION = (16.0, 9.0)
 """In the first round, whose draws are the least to be trusted, and later."""
 LOCATING = 0.5
 """Share of the budget for the rounds before the last, at most."""
-WIDER, FARTHEST_WIDER = 0.2, 3.0
+WIDER, FARTHEST_WIDER = 0.2, 10.0
 """Log ratio of the sds from which on a line is thought worse than the draws before, unless it moves their mean by more of its
 own sd than this."""
 LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
-SEVERAL_MODES = 4.0
-"""The distance between modes is room enough."""
 RUNNING = ("executor", "workers", "timeout", "memory", "max_failures")
 """Options of `simulate` that are passed on to it."""
 OPTIONS = ("proposal", "sims", "training", "progress", "store")
@@ -85,8 +83,9 @@ def refine(
     stores = None if store is None else settings.folder(store)
     if unknown := [name for name in running if name not in RUNNING]:
         raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
-    short = training or replace(start.method.training, steps=min(STEPS, start.method.training.steps))
-    method, set_size = replace(start.method, training=short), start.ensemble.network.shape.largest_set
+    own = start.method.training
+    short = replace(own, steps=min(STEPS, own.steps))
+    set_size = start.ensemble.network.shape.largest_set
     earlier: list[tuple[Proposal, Simulations]] = []
     if sims is not None:
         earlier.append((whole(start.prior.dim), split(sims, set_size)))
@@ -104,12 +103,12 @@ def refine(
         calls = left if last else share
         numbers = np.random.SeedSequence([seed, number]).generate_state(3)
         kept = None if stores is None else stores / f"round-{number}"
-        own = start.prior.proposing(region)
-        fresh = simulate(own, simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running)
+        fresh = simulate(start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running)
         left -= calls
         cases = pooled(fresh, earlier, region, int(numbers[1]))
         earlier.append((region, fresh))
         if last:
+            method = replace(start.method, training=training or (short if region.narrow().size else own))
             local = method.train([cases], [int(numbers[2])], progress)[0]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UntrustworthyDraws)
@@ -189,7 +188,7 @@ def _round(
         gate=float(locating is False) if control is None else float(np.asarray(control.gate).mean()),
         fit=fit,
         several_modes=state.several_modes,
-        lost_mode=state.several_modes and not state.valley.keeps(u),
+        lost_mode=state.several_modes and not (state.valley.keeps(u) and deepest_valley(u).separate),
         shift=shift,
         widths=widths,
     )
@@ -211,9 +210,9 @@ class _State(NamedTuple):
 
     def region(self, kind: str, inflation: float) -> Proposal:
         """The next one."""
-        if not self.usable:
+        if not self.usable or self.several_modes:
             return whole(len(self.disagreement))
-        return propose(kind, self.before, SEVERAL_MODES if self.several_modes else inflation, self.disagreement)
+        return propose(kind, self.before, inflation, self.disagreement)
 
     def stepping(self, u: np.ndarray) -> "_State":
         """With draws that only say where to look next."""

@@ -95,7 +95,7 @@ def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Cal
         _dress(axes, values(records, x))
         place, name, label = f"{'n' if across == 'n' else 'budget'} = {at:,}", TASKS.get(task, task), METRICS[metric][0]
         if flat or axes in grid[0]:
-            axes.set_title(f"{name}, {place}" if flat else place, fontsize=10, color=INK)
+            axes.set_title(f"{name}\n{place}" if flat else place, fontsize=10, color=INK)
         if axes in grid[:, 0]:
             axes.set_ylabel(label if flat else f"{name}\n{label}", fontsize=9.5)
         if axes in grid[-1]:
