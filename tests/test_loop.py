@@ -80,3 +80,53 @@ def test_the_seed_decides():
 def test_a_loss_that_is_not_a_number_is_refused():
     with pytest.raises(ScorefoldError, match="training failed"):
         trained(loss=broken)
+
+
+class Weights(eqx.Module):
+    matrix: jax.Array
+
+    def __init__(self, shape, *, key):
+        self.matrix = 0.01 * jax.random.normal(key, shape)
+
+
+def distances(network, fixed, cases, key):
+    return jnp.mean((cases[0] @ network.matrix - cases[1]) ** 2) + 0.0 * fixed
+
+
+def test_a_trial_decides_on_the_weight_decay():
+    """Large weights without noise want little of it; weights that only fit noise, much."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((120, 60))
+    unseen = held_out(folds(np.arange(120), 0), 2)
+    targets = {0.1: 3 * x[:, :1], 1.0: rng.standard_normal((120, 1))}
+    lessons = [Lesson((jnp.asarray(x), jnp.asarray(y)), jnp.zeros(()), unseen, 0) for y in targets.values()]
+    objective = Objective(Weights, (60, 1), distances, distances)
+    long = Training(members=2, learning_rates=(3e-2,), steps=loop.WORTH_A_TRIAL, batch=32)
+    assert loop.decays_for(objective, lessons, long) == list(targets)
+    given = Training(members=2, steps=loop.WORTH_A_TRIAL, weight_decay=0.5)
+    assert loop.decays_for(objective, lessons, given) == [0.5, 0.5]
+    assert loop.decays_for(objective, lessons, Training(steps=loop.WORTH_A_TRIAL - 1)) == [1.0, 1.0]
+
+
+def test_only_matrices_decay():
+    """With nothing to learn a matrix goes to zero, and all else stays."""
+
+    class Both(eqx.Module):
+        matrix: jax.Array
+        vector: jax.Array
+
+        def __init__(self, shape, *, key):
+            self.matrix, self.vector = jnp.ones(shape), jnp.ones(shape[:1])
+
+    def nothing(network, fixed, cases, key):
+        return 1.0 + 0.0 * (jnp.sum(network.matrix) + jnp.sum(network.vector) + jnp.sum(cases[0]) + fixed)
+
+    def shrinking(network, fixed, cases, key):
+        return jnp.sum(network.matrix) + 0.0 * (jnp.sum(network.vector) + jnp.sum(cases[0]) + fixed)
+
+    lesson = Lesson(CASES, jnp.zeros(()), UNSEEN, 0)
+    training = Training(members=1, learning_rates=(1e-2,), steps=200, weight_decay=1.0, average=0.0)
+    network, _ = train(Objective(Both, (2, 2), nothing, shrinking), [lesson], training, base=True)[0]
+    # Half of the steps' sum under a cosine: e^{-100 · 0.01} for the matrix.
+    np.testing.assert_allclose(network.matrix, np.exp(-1), rtol=0.1)
+    np.testing.assert_allclose(network.vector, 1)

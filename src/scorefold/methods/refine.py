@@ -10,9 +10,9 @@ Liu and Beaumont, 2024); that composition needs no correction of the training ob
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
-the draws went. Several modes are never located by a line, nor is there a region around one of them: what is left of the
-budget goes to the prior as a whole, and a last round in which modes got lost or ran together does not count. Whether a network is better than the Gaussian base alone unseen cases say: they stop its training,
-and decide what part of it is kept.
+the draws went. Several modes are never located by a line, nor is there a region around one of them: what is left of the budget
+goes to the prior as a whole, and a last round in which modes got lost or ran together does not count. Whether a network is
+better than the Gaussian base alone unseen cases say: they stop its training, and decide what part of it is kept.
 """
 
 import os
@@ -103,7 +103,9 @@ def refine(
         calls = left if last else share
         numbers = np.random.SeedSequence([seed, number]).generate_state(3)
         kept = None if stores is None else stores / f"round-{number}"
-        fresh = simulate(start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running)
+        fresh = simulate(
+            start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running
+        )
         left -= calls
         cases = pooled(fresh, earlier, region, int(numbers[1]))
         earlier.append((region, fresh))

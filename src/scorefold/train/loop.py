@@ -5,12 +5,17 @@ are one more batch axis of one compiled program; a round of epochs is one `scan`
 schedule; what is kept is the moving average of the weights at its best validation loss, for the learning rate whose members do
 best on average. Validation uses the same random numbers every time, and no more than 20,000 unseen cases.
 
+How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
+on the observations in a complicated way little. Unless it is given, one network for each of a few values is trained for a
+short while, and the one that does best on unseen cases decides.
+
 The order of the data and all noise of a round are a pure function of (seed, round), so that training goes on from a checkpoint
 as if it had never been stopped. Where cases stream by, a round is as many blocks as make some 50 steps.
 """
 
 import contextlib
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,6 +32,10 @@ from scorefold.train.training import History, Pace, Training, choose, pace_of
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 
 MOST_UNSEEN = 20_000
+DECAYS = (1.0, 0.1)
+"""Weight decays to choose from; the first where training is too short for a trial."""
+TRIAL_STEPS = 1_000
+WORTH_A_TRIAL = 2 * TRIAL_STEPS
 
 Network = Any
 """An Equinox module whose leaves are all arrays."""
@@ -82,12 +91,42 @@ def train(
 
     `base` says that a network which learns nothing may be right.
     """
+    copies = len(training.learning_rates) * training.members
+    decays = [decay for decay in decays_for(objective, lessons, training) for _ in range(copies)]
+    state, pace = _trained(objective, lessons, training, decays, progress, checkpoint)
+    ends = range(copies, len(decays) + 1, copies)
+    parts = [jax.tree.map(lambda v, end=end: v[end - copies : end], state.arrays) for end in ends]
+    return [choose(own["runs"], own["losses"], pace, training, base) for own in parts]
+
+
+def decays_for(objective: Objective, lessons: Sequence[Lesson], training: Training) -> list[float]:
+    """The weight decay of each lesson: as given, or what a trial favours."""
+    if training.weight_decay is not None:
+        return [training.weight_decay] * len(lessons)
+    if training.steps < WORTH_A_TRIAL:
+        return [DECAYS[0]] * len(lessons)
+    alike = [lesson._replace(unseen=lesson.unseen[:1]) for lesson in lessons]  # the same cases for every value
+    trial = replace(training, members=len(DECAYS), learning_rates=training.learning_rates[:1], steps=TRIAL_STEPS)
+    state, _ = _trained(objective, alike, trial, list(DECAYS) * len(lessons), False, None)
+    losses = np.asarray(state.arrays["runs"].best_loss).reshape(len(lessons), len(DECAYS))
+    return [DECAYS[int(np.argmin(np.where(np.isfinite(own), own, np.inf)))] for own in losses]
+
+
+def _trained(
+    objective: Objective,
+    lessons: Sequence[Lesson],
+    training: Training,
+    decays: Sequence[float],
+    progress: bool,
+    checkpoint: Checkpoint | None,
+) -> tuple[State, Pace]:
+    """All runs, lesson by lesson, with a weight decay each."""
     copies, shared = len(training.learning_rates) * training.members, len(lessons) == 1
     rates = jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(lessons))
     cases = _joined([lesson.cases for lesson in lessons])
     unseen = _rows([lesson.unseen for lesson in lessons], copies)[:, :MOST_UNSEEN]
     streams = [lesson.stream for lesson in lessons if lesson.stream is not None]
-    hidden = [stream.unseen(training.members) for stream in streams] or [lesson.unseen for lesson in lessons]
+    hidden = [stream.unseen(len(lessons[0].unseen)) for stream in streams] or [lesson.unseen for lesson in lessons]
     seen = _rows([~one for one in hidden], copies)
     pace = pace_of(training, seen.shape[1], bool(streams))
     fixed = lessons[0].fixed
@@ -102,7 +141,9 @@ def train(
         losses = []
         for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
             block = _joined([stream.block(number) for stream in streams]) if streams else cases
-            runs, loss = _round(objective, training, pace, shared, fixed, block, rates, seen, runs, keys, number)
+            runs, loss = _round(
+                objective, training.average, pace, shared, fixed, block, rates, decayed, seen, runs, keys, number
+            )
             losses.append(np.asarray(loss))
         runs, validation = _validate(objective, shared, fixed, cases, unseen, runs, roots)
         so_far = state.arrays["losses"]
@@ -112,17 +153,14 @@ def train(
         done = since >= training.patience or state.round + 1 >= pace.rounds
         return State(state.round + 1, since, done, {"runs": runs, "losses": so_far})
 
-    none = np.zeros((len(keys), 0), np.float32)
+    none, decayed = np.zeros((len(keys), 0), np.float32), jnp.asarray(decays)
 
     def start() -> State:
-        runs, validation = _validate(objective, shared, fixed, cases, unseen, _start(objective, training, keys), roots)
+        runs, validation = _validate(objective, shared, fixed, cases, unseen, _start(objective, keys), roots)
         return State(0, 0, False, {"runs": runs, "losses": {"train": none, "validation": np.asarray(validation)[:, None]}})
 
-    like = {"runs": jax.eval_shape(partial(_start, objective, training), keys), "losses": {"train": none, "validation": none}}
-    state = _run_rounds(start, one_round, like, pace.rounds, progress, checkpoint)
-    ends = range(copies, len(keys) + 1, copies)
-    parts = [jax.tree.map(lambda v, end=end: v[end - copies : end], state.arrays) for end in ends]
-    return [choose(own["runs"], own["losses"], pace, training, base) for own in parts]
+    like = {"runs": jax.eval_shape(partial(_start, objective), keys), "losses": {"train": none, "validation": none}}
+    return _run_rounds(start, one_round, like, pace.rounds, progress, checkpoint), pace
 
 
 def _run_rounds(
@@ -170,19 +208,14 @@ def _rows(masks: Sequence[np.ndarray], copies: int) -> Int[Array, "runs rows"]:
     return jnp.asarray(np.stack(rows))
 
 
-def _optimiser(training: Training) -> optax.GradientTransformation:
-    return optax.chain(
-        optax.clip_by_global_norm(1.0),
-        optax.scale_by_adam(),
-        optax.add_decayed_weights(training.weight_decay, mask=lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)),
-    )
+_OPTIMISER = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _start(objective: Objective, training: Training, keys: Array) -> _Run:
+@partial(jax.jit, static_argnums=0)
+def _start(objective: Objective, keys: Array) -> _Run:
     def one(key: Key) -> _Run:
         network = objective.make(objective.shape, key=key)
-        state, zero = _optimiser(training).init(network), jnp.zeros((), jnp.int32)
+        state, zero = _OPTIMISER.init(network), jnp.zeros((), jnp.int32)
         return _Run(network, network, network, jnp.array(jnp.inf, jnp.float32), state, zero, zero)
 
     return jax.vmap(one)(keys)
@@ -190,12 +223,12 @@ def _start(objective: Objective, training: Training, keys: Array) -> _Run:
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _round(
-    objective: Objective, training: Training, pace: Pace, shared: bool, fixed: Any, cases: Any, rates: Array, rows: Array,
-    runs: _Run, keys: Array, index: Int[Array, ""],
+    objective: Objective, average: float, pace: Pace, shared: bool, fixed: Any, cases: Any, rates: Array, decays: Array,
+    rows: Array, runs: _Run, keys: Array, index: Int[Array, ""],
 ) -> tuple[_Run, Float[Array, "runs"]]:  # fmt: skip
     """Some epochs of every run; unless all runs share it, `fixed` has a run axis."""
 
-    def one(fixed: Any, rate: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+    def one(fixed: Any, rate: Scalar, decay: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
         key_order, key_loss = jax.random.split(jax.random.fold_in(key, index))
         used = pace.steps * pace.batch
         orders = jax.lax.map(lambda k: jax.random.permutation(k, rows)[:used], jax.random.split(key_order, pace.epochs))
@@ -204,23 +237,24 @@ def _round(
         def step(run: _Run, at: tuple[Array, Key]) -> tuple[_Run, Scalar]:
             some = jax.tree.map(lambda v: v[at[0]], cases)
             loss, grads = jax.value_and_grad(objective.loss)(run.network, fixed, some, at[1])
-            return _descend(training, pace, rate, run, grads), loss
+            return _descend(average, pace, rate, decay, run, grads), loss
 
         run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_loss, len(batches))))
         return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
-    return jax.vmap(one, (None if shared else 0, 0, 0, 0, 0))(fixed, rates, rows, runs, keys)
+    return jax.vmap(one, (None if shared else 0, 0, 0, 0, 0, 0))(fixed, rates, decays, rows, runs, keys)
 
 
-def _descend(training: Training, pace: Pace, rate: Scalar, run: _Run, grads: Any) -> _Run:
-    """One step of one run along its gradient; left out where that is not finite."""
+def _descend(average: float, pace: Pace, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
+    """One step of one run along its gradient; left out where that is not finite. Only matrices decay."""
     finite = jnp.isfinite(optax.tree.norm(grads))
-    direction, state = _optimiser(training).update(grads, run.optimiser, run.network)
+    direction, state = _OPTIMISER.update(grads, run.optimiser, run.network)
+    direction = jax.tree.map(lambda d, p: d + decay * p if p.ndim >= 2 else d, direction, run.network)
     cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / pace.total))
     network = jax.tree.map(lambda p, d: p - rate * cosine * d, run.network, direction)
-    keep = jnp.minimum(training.average, (1 + run.step) / (10 + run.step))
-    average = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
-    moved = run._replace(network=network, average=average, optimiser=state)
+    keep = jnp.minimum(average, (1 + run.step) / (10 + run.step))
+    averaged = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
+    moved = run._replace(network=network, average=averaged, optimiser=state)
     run = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, run)
     return run._replace(step=run.step + 1, skipped=run.skipped + ~finite)
 

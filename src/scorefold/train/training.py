@@ -23,8 +23,8 @@ class Training:
     learning_rates: tuple[float, ...] = (2e-3,)
     steps: int = 3_000
     batch: int = 256
-    weight_decay: float = 1.0
-    """Decoupled, on matrices only."""
+    weight_decay: float | None = None
+    """Decoupled, on matrices only; None: 1 or 0.1, as a short trial decides, and 1 where training itself is short."""
     average: float = 0.999
     """Of the weights' exponential moving average."""
     patience: int = 20
@@ -38,7 +38,11 @@ class Training:
                 "expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ average < 1; "
                 f"got {self}"
             )
-        if max(counts) > MOST or self.members * len(self.learning_rates) > MOST_RUNS or not 0 <= self.weight_decay <= 1e3:
+        if (
+            max(counts) > MOST
+            or self.members * len(self.learning_rates) > MOST_RUNS
+            or not 0 <= (self.weight_decay or 0) <= 1e3
+        ):
             raise ScorefoldError(
                 f"expected at most {MOST_RUNS} members × learning rates, counts up to {MOST:,} and 0 ≤ weight_decay ≤ 1,000; "
                 f"got {self!s:.300}"
