@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
-TRAINING = Training(steps=1_800, weight_decay=0.1)
+TRAINING = Training(steps=1_800)
 """Shorter than usual, so that nobody waits for long."""
 COUNTS = (1, 8, 14)
 MORE = 3_000
