@@ -78,7 +78,7 @@ def test_a_study_of_some_tasks_shows_those_side_by_side():
     records = pretended("paper", f"task=gaussian,task=sir,task=mixture,{at}")
     kept = [r for r in records if not (r["cell"]["sampler"] and r["cell"]["task"] == "mixture")]
     panels = all_figures(kept)["samplers"].axes
-    assert [panel.get_title() for panel in panels] == ["Gaussian, budget = 10,000", "SIR, budget = 10,000"]
+    assert [panel.get_title() for panel in panels] == ["Gaussian\nbudget = 10,000", "SIR\nbudget = 10,000"]
     assert {panel.get_subplotspec().rowspan.start for panel in panels} == {0}
 
 

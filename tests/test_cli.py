@@ -165,6 +165,9 @@ def test_the_seed_decides(written, tmp_path, monkeypatch):
 
 USAGE = {
     "unknown task": ({"--task": "gausian"}, "unknown task 'gausian'. Did you mean 'gaussian'?"),
+    "sampler of another method": ({"--method": "nle", "--sampler": "langevin"}, "expected a sampler; got 'langevin'"),
+    "method without sampler": ({"--method": "npe", "--sampler": "nuts"}, "npe has no sampler"),
+    "method without rule": ({"--method": "nre", "--rule": "jac"}, "nre has no rule"),
     "unknown method": ({"--method": "fnpse"}, "unknown method 'fnpse'. Did you mean 'f-npse'?"),
     "no observations": ({"--n": "0"}, "--n"),
     "half an observation": ({"--n": "2.5"}, "--n"),

@@ -1,8 +1,9 @@
 """The command line: argv → exit status 0 (done), 1 (failed) or 2 (wrong usage)."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -96,6 +97,17 @@ def show(
     console.print(f"Simulations over the prior are in {path}.", soft_wrap=True)
 
 
+def _fits(method: str, setting: str, value: str | None) -> None:
+    """Refuse a setting that the method does not have, or that it refuses itself."""
+    from scorefold import methods
+
+    chosen: Any = methods.get(method)
+    if value is not None and not hasattr(chosen, setting):
+        raise ScorefoldError(f"{method} has no {setting}. Leave it out, or choose another method.")
+    if value is not None:
+        replace(chosen, **{setting: value})
+
+
 @app.command()
 def infer(
     task: Annotated[str, typer.Option(help="A task with a known posterior; see `scorefold tasks`.")] = "gaussian",
@@ -113,7 +125,11 @@ def infer(
         str | None, typer.Option(help="How sets are composed: diffused, tempered, gauss, gauss-pilots, jac or damped.")
     ] = None,
     sampler: Annotated[
-        str | None, typer.Option(help="self-tuned, langevin, transitions, ancestral, ddim, flow or metropolis.")
+        str | None,
+        typer.Option(
+            help="self-tuned, langevin, transitions, ancestral, ddim, flow or metropolis; for nle and nre nuts or vi; for npe "
+            "and abc none."
+        ),
     ] = None,
     rounds: Annotated[
         int, typer.Option(min=0, help="Of refinement: 60 % of the budget is simulated near this data set's posterior.")
@@ -124,13 +140,13 @@ def infer(
 ) -> None:
     """Simulate, train and draw on a task, and compare with its true posterior."""
     from scorefold import infer as run
-    from scorefold import methods, pairing
+    from scorefold import methods
     from scorefold import tasks as room
 
     known("--task", lambda: room.get(task))
     known("--method", lambda: methods.get(method))
-    known("--rule", lambda: rule and pairing.get_rule(rule))
-    known("--sampler", lambda: sampler and pairing.get_sampler(sampler))
+    known("--rule", lambda: _fits(method, "rule", rule))
+    known("--sampler", lambda: _fits(method, "sampler", sampler))
     if save is not None and (save.is_symlink() or save.exists()):
         raise typer.BadParameter(f"{save} is there already; name a new folder", param_hint="--save")
     folder(out)

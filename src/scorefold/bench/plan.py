@@ -19,7 +19,7 @@ from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.npse import NPSE
 from scorefold.pairing import get_sampler
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Counted up when the same description would give other results; which draws are kept for figures is no result."""
 SET_SIZE = 6
 LARGEST = 30

@@ -166,7 +166,7 @@ def _payload(records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _mean(p: Point) -> str:
-    text = f"{p.mean:.3f}"
+    text = f"{round(p.mean, 3) + 0.0:.3f}"  # no minus before 0
     return text if p.spread != p.spread else f"{text} ± {p.spread:.3f}"
 
 
