@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scorefold.methods.locate import composed, locate
+from scorefold.methods.locate import composed, likest, locate
 from scorefold.networks.gaussian_base import GaussianBase
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal, whole
 from scorefold.simulation.run import simulate
@@ -73,3 +73,15 @@ def test_a_curve_is_followed_where_the_observations_are():
     sd = 0.5 / 12 / np.sqrt(8)
     assert abs(u.mean() - np.cbrt(x.mean())) < 3 * sd
     assert 0.5 < u.std() / sd < 2
+
+
+@pytest.mark.parametrize("set_size", [1, 3])
+def test_the_simulations_most_like_the_observations(set_size):
+    # Of 3,000 calls the nearest hundredth, 30 at least: around the answer, and much narrower than the prior.
+    theta = np.array([0.8, -0.5, 0.1])
+    x = theta + NOISE * np.random.default_rng(1).standard_normal((5, 3))
+    sims = simulate(PRIOR, simulator, 3_000, set_size, seed=2)
+    u = likest(sims, x)
+    assert len(u) == 30
+    assert np.abs(u.mean(axis=0) - theta).max() < 0.5
+    assert u.std(axis=0).max() < 0.6

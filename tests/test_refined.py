@@ -248,3 +248,19 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
 
 def test_mutated_folders(refined, tmp_path):
     hostile_folders.assert_harmless(refined.save(tmp_path / "model"), 1_000)
+
+
+@pytest.mark.full
+def test_a_line_too_wide_to_help_does_not_move_the_region():
+    """Half of the observations are hardly noisy, half very: a line sees their mean noise, and its posterior is far too wide."""
+    task = tasks.get("mixture")
+    x = task.observe(30, 1000)[1]
+    sims = sf.simulate(task.prior, task.simulator, 3_000, seed=0)
+    start = sf.fit(sims, sf.NPSE(set_size=1, training=sf.Training(members=2, steps=1_000)), seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
+    assert [one.locating for one in refined.rounds] == [True, False]
+    assert refined.rounds[0].widths > 0.2
+    assert refined.rounds[0].proposal is refined.rounds[1].proposal
+    assert refined.rounds[1].cases == 3_000
