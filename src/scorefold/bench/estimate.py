@@ -17,7 +17,7 @@ from scorefold.sample import Ancestral, SelfTuned
 
 
 class Machine(NamedTuple):
-    """Seconds; guesses of the right order, not fitted to measurements."""
+    """Seconds. On two cores fitted to the preset `quick` (`benchmarks/calibrate_estimate.py`); else of the right order."""
 
     start: float
     """A configuration: simulation, compilation."""
@@ -36,7 +36,7 @@ class Machine(NamedTuple):
 
 
 MACHINES = {
-    "two cores": Machine(25.0, 0.0, 0.005, 2.0, 2e-4, 6e-7, 5.0),
+    "two cores": Machine(5.0, 0.001, 0.0035, 2.0, 5.6e-4, 2.5e-7, 5.0),
     "one GPU": Machine(35.0, 0.003, 0.0002, 0.3, 2e-4, 4e-9, 1.0),
 }
 
