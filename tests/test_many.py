@@ -92,14 +92,22 @@ def test_the_default_sampler_draws_the_same_posterior(posterior):
     assert not {row.tobytes() for row in many.theta[0]} & {row.tobytes() for row in many.theta[1]}
 
 
-def test_a_seed_for_each_data_set(posterior):
+@pytest.mark.full
+def test_a_seed_for_each_data_set_in_one_program(posterior):
     how = {"sampler": "ancestral", "rule": "gauss"}
     many = posterior.sample_many(X[:2], draws=100, seed=[5, 2**40], **how)
     assert many.theta[1] == pytest.approx(posterior.sample(X[1], draws=100, seed=2**40, **how).theta, abs=1e-4)
+
+
+def test_a_seed_for_each_data_set():
+    x = np.random.default_rng(1).standard_normal((2, 3, 2))
+    many = Looped().sample_many(x, draws=7, seed=[5, 2**40])
+    assert (many.theta[1] == Looped().sample(x[1], draws=7, seed=2**40).theta).all()
+    assert (many.theta[1] != Looped().sample(x[1], draws=7, seed=5).theta).any()
     with pytest.raises(ScorefoldError, match="one for each of the 2 data sets; got 3"):
-        posterior.sample_many(X[:2], seed=[1, 2, 3])
+        Looped().sample_many(x, seed=[1, 2, 3])
     with pytest.raises(ScorefoldError, match="seed"):
-        posterior.sample_many(X[:2], seed=[1, -2])
+        Looped().sample_many(x, seed=[1, -2])
 
 
 def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatch):
