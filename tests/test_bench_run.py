@@ -147,6 +147,23 @@ def test_data_sets_drawn_together_have_their_own_draws():
     assert not np.allclose(together[0].theta, together[1].theta, atol=0.1)
 
 
+def test_on_an_accelerator_data_sets_of_one_size_are_drawn_together(monkeypatch):
+    one = TINY[0]
+    mixed = [replace(one, n=n, parameters=p) for p in (1_000, 1_001) for n in (1, 5)]
+    asked = []
+
+    def draw(cells, trained):
+        asked.append([(cell.n, cell.parameters) for cell in cells])
+        return [run.Drawn(cell, None, np.zeros((2, 2)), described(cell)) for cell in cells]
+
+    monkeypatch.setattr(run.jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(run, "train", lambda group: None)
+    monkeypatch.setattr(run, "draw", draw)
+    records = list(run.run_group(mixed))
+    assert asked == [[(1, 1_000), (1, 1_001)], [(5, 1_000), (5, 1_001)]]
+    assert [record["key"] for record in records] == [cell.key for cell in mixed]
+
+
 @pytest.mark.full
 def test_a_batch_of_classifiers_gives_each_cell_its_own_number():
     rng = np.random.default_rng(0)

@@ -1,5 +1,7 @@
 """The loop for any network: it finds a known minimum, keeps the best weights and is decided by the seed."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import pytest
 from scorefold.errors import ScorefoldError
 from scorefold.train import loop
 from scorefold.train.cases import Stream, folds, held_out
+from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Lesson, Objective, train
 from scorefold.train.training import Training
 
@@ -106,6 +109,16 @@ def test_a_trial_decides_on_the_weight_decay():
     given = Training(members=2, steps=loop.WORTH_A_TRIAL, weight_decay=0.5)
     assert loop.decays_for(objective, lessons, given) == [0.5, 0.5]
     assert loop.decays_for(objective, lessons, Training(steps=loop.WORTH_A_TRIAL - 1)) == [1.0, 1.0]
+
+
+def test_the_weight_decay_is_kept_with_the_checkpoint(tmp_path, monkeypatch):
+    lesson, objective = Lesson(CASES, jnp.zeros(()), UNSEEN, 0), Objective(Slope, (1, 1), squares, squares)
+    training = replace(TRAINING, weight_decay=None)
+    monkeypatch.setattr(loop, "decays_for", lambda *args: [0.3])
+    first = train(objective, [lesson], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
+    monkeypatch.setattr(loop, "decays_for", lambda *args: pytest.fail("it was asked for again"))
+    again = train(objective, [lesson], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
+    assert (first.weight == again.weight).all()
 
 
 def test_only_matrices_decay():

@@ -17,7 +17,8 @@ from scorefold.sample import Ancestral, SelfTuned
 
 
 class Machine(NamedTuple):
-    """Seconds. On two cores fitted to the preset `quick` (`benchmarks/calibrate_estimate.py`); else of the right order."""
+    """Seconds, of the right order. On two cores `step`, `network`, `level` and `score` are fitted to a run of the preset
+    `quick` (`benchmarks/calibrate_estimate.py`)."""
 
     start: float
     """A configuration: simulation, compilation."""

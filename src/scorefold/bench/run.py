@@ -10,6 +10,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -64,9 +65,10 @@ def run_group(cells: Sequence[Cell], tell: Tell = lambda text: None) -> Iterator
     batch = 1 if jax.default_backend() == "cpu" else BATCH
     for start in range(0, len(cells), batch):
         some = cells[start : start + batch]
-        alike = {(cell.training, cell.n, cell.draws, cell.sampler) for cell in some}
-        together = [[cell for cell in some if (cell.training, cell.n, cell.draws, cell.sampler) == one] for one in alike]
-        drawn = {one.cell: one for own in together for one in draw(own, trained)}
+        together: dict[Cell, list[Cell]] = {}
+        for cell in some:
+            together.setdefault(replace(cell, parameters=0), []).append(cell)
+        drawn = {one.cell: one for own in together.values() for one in draw(own, trained)}
         yield from measure([drawn[cell] for cell in some], batch)
 
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Every figure of the paper, measured again: plan, run, draw.")
 
-Preset = Annotated[str, typer.Option(help="tiny (seconds, for tests), smoke (minutes), quick (half an hour) or paper (days).")]
+Preset = Annotated[
+    str, typer.Option(help="tiny (seconds, for tests), smoke (minutes), quick (half an hour) or paper (all of it).")
+]
 Only = Annotated[
     str, typer.Option(help="Only some cells, as name=value,name=value; several values of one name are alternatives.")
 ]

@@ -50,8 +50,12 @@ def step(region: Proposal, w: np.ndarray, inflation: float, seed: int) -> np.nda
     """For draws w that missed their region: draws u to propose the next one from, with that inflation."""
     centre = region.from_w(np.clip(w.mean(axis=0), -FAR, FAR)[None])
     own = region.from_w(np.random.default_rng([seed, 19]).standard_normal(w.shape))
-    around = (own - own.mean(axis=0)) * WIDER / np.sqrt(inflation)
-    return np.clip(centre, -FARTHEST_CENTRE, FARTHEST_CENTRE) + around
+    return np.clip(centre, -FARTHEST_CENTRE, FARTHEST_CENTRE) + around(own, WIDER, inflation)
+
+
+def around(u: np.ndarray, wider: float, inflation: float) -> np.ndarray:
+    """Offsets from their mean, such that a region proposed from them with that inflation is so many times as wide as u."""
+    return (u - u.mean(axis=0)) * wider / np.sqrt(inflation)
 
 
 class Fit(NamedTuple):

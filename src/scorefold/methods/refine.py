@@ -28,7 +28,7 @@ from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
 from scorefold.methods.composed import ComposedPosterior
 from scorefold.methods.locate import likest, locate
 from scorefold.methods.modes import Split, deepest_valley
-from scorefold.methods.propose import Fit, fit_of, moved, pooled, propose, step
+from scorefold.methods.propose import Fit, around, fit_of, moved, pooled, propose, step
 from scorefold.methods.refined import RefinedPosterior, Round, draw_in_region
 from scorefold.networks.control import Control
 from scorefold.posterior import Made
@@ -45,7 +45,7 @@ LOCATING = 0.5
 WIDER, FARTHEST_WIDER = 0.2, 10.0
 """Log ratio of the sds from which on a line is thought worse than the draws before, unless it moves their mean by more of its
 own sd than this."""
-LIKEST = 2.0
+WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
@@ -127,7 +127,7 @@ def refine(
         settled, stepped = fit.right and not stepped, one.locating and fit.missed
         if stepped and number == 1 and sims is not None:
             near = likest(earlier[0][1], x)
-            state = state.stepping(near.mean(axis=0) + (near - near.mean(axis=0)) * LIKEST / np.sqrt(INFLATION[1]))
+            state = state.stepping(near.mean(axis=0) + around(near, WIDER_THAN_LIKEST, INFLATION[1]))
         else:
             state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
         if not settled:

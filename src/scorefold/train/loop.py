@@ -92,9 +92,12 @@ def train(
     `base` says that a network which learns nothing may be right.
     """
     copies = len(training.learning_rates) * training.members
-    decays = [decay for decay in decays_for(objective, lessons, training) for _ in range(copies)]
+
+    def decays() -> list[float]:
+        return [decay for decay in decays_for(objective, lessons, training) for _ in range(copies)]
+
     state, pace = _trained(objective, lessons, training, decays, progress, checkpoint)
-    ends = range(copies, len(decays) + 1, copies)
+    ends = range(copies, copies * len(lessons) + 1, copies)
     parts = [jax.tree.map(lambda v, end=end: v[end - copies : end], state.arrays) for end in ends]
     return [choose(own["runs"], own["losses"], pace, training, base) for own in parts]
 
@@ -107,7 +110,7 @@ def decays_for(objective: Objective, lessons: Sequence[Lesson], training: Traini
         return [DECAYS[0]] * len(lessons)
     alike = [lesson._replace(unseen=lesson.unseen[:1]) for lesson in lessons]  # the same cases for every value
     trial = replace(training, members=len(DECAYS), learning_rates=training.learning_rates[:1], steps=TRIAL_STEPS)
-    state, _ = _trained(objective, alike, trial, list(DECAYS) * len(lessons), False, None)
+    state, _ = _trained(objective, alike, trial, lambda: [*DECAYS] * len(lessons), False, None)
     losses = np.asarray(state.arrays["runs"].best_loss).reshape(len(lessons), len(DECAYS))
     return [DECAYS[int(np.argmin(np.where(np.isfinite(own), own, np.inf)))] for own in losses]
 
@@ -116,11 +119,11 @@ def _trained(
     objective: Objective,
     lessons: Sequence[Lesson],
     training: Training,
-    decays: Sequence[float],
+    decays: Callable[[], Sequence[float]],
     progress: bool,
     checkpoint: Checkpoint | None,
 ) -> tuple[State, Pace]:
-    """All runs, lesson by lesson, with a weight decay each."""
+    """All runs, lesson by lesson, with a weight decay each, which is part of the state: asked for at the start alone."""
     copies, shared = len(training.learning_rates) * training.members, len(lessons) == 1
     rates = jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(lessons))
     cases = _joined([lesson.cases for lesson in lessons])
@@ -137,7 +140,8 @@ def _trained(
     roots = jnp.repeat(roots, copies)
 
     def one_round(state: State) -> State:
-        runs, before = state.arrays["runs"], np.asarray(state.arrays["runs"].best_loss)
+        runs, decayed = state.arrays["runs"], state.arrays["decays"]
+        before = np.asarray(runs.best_loss)
         losses = []
         for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
             block = _joined([stream.block(number) for stream in streams]) if streams else cases
@@ -151,15 +155,20 @@ def _trained(
         so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
         since = 0 if (np.asarray(runs.best_loss) < before).any() else state.since + 1
         done = since >= training.patience or state.round + 1 >= pace.rounds
-        return State(state.round + 1, since, done, {"runs": runs, "losses": so_far})
+        return State(state.round + 1, since, done, {**state.arrays, "runs": runs, "losses": so_far})
 
-    none, decayed = np.zeros((len(keys), 0), np.float32), jnp.asarray(decays)
+    none = np.zeros((len(keys), 0), np.float32)
 
     def start() -> State:
         runs, validation = _validate(objective, shared, fixed, cases, unseen, _start(objective, keys), roots)
-        return State(0, 0, False, {"runs": runs, "losses": {"train": none, "validation": np.asarray(validation)[:, None]}})
+        losses = {"train": none, "validation": np.asarray(validation)[:, None]}
+        return State(0, 0, False, {"runs": runs, "losses": losses, "decays": jnp.asarray(decays(), jnp.float32)})
 
-    like = {"runs": jax.eval_shape(partial(_start, objective), keys), "losses": {"train": none, "validation": none}}
+    like = {
+        "runs": jax.eval_shape(partial(_start, objective), keys),
+        "losses": {"train": none, "validation": none},
+        "decays": jax.ShapeDtypeStruct((len(keys),), jnp.float32),
+    }
     return _run_rounds(start, one_round, like, pace.rounds, progress, checkpoint), pace
 
 
