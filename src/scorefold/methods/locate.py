@@ -59,15 +59,15 @@ def likest(sims: Simulations, x: np.ndarray) -> np.ndarray:
 
 def nearest(base: GaussianBase, cases: np.ndarray, sizes: np.ndarray, sets: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """Rows of the cases whose μ is near that of the observed sets, and a line's worth of them at least."""
-    mu, _ = _lines(base, cases, sizes)
-    seen, inverse = _lines(base, sets, observed)
+    mu, _ = lines(base, cases, sizes)
+    seen, inverse = lines(base, sets, observed)
     off = mu - seen.mean(axis=0)
     distance = np.einsum("nd,de,ne->n", off, inverse.mean(axis=0), off) / mu.shape[1]
     least = min(max(FEWEST, 4 * (mu.shape[1] + cases.shape[2] + 1)), len(mu))
     return np.flatnonzero(distance <= max(NEAR**2, np.partition(distance, least - 1)[least - 1]))
 
 
-def _lines(base: GaussianBase, sets: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def lines(base: GaussianBase, sets: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """μ_j and R_j⁻¹ of standardised sets (k, set, x)."""
     weight, offset, vectors, variances = (
         np.asarray(v, np.float64) for v in (base.weight, base.offset, base.vectors, base.variances)
@@ -84,7 +84,7 @@ def _lines(base: GaussianBase, sets: np.ndarray, sizes: np.ndarray) -> tuple[np.
 
 def composed(base: GaussianBase, sets: np.ndarray, sizes: np.ndarray, proposal: Proposal) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance, from standardised sets (k, set, x)."""
-    mu, inverse = _lines(base, sets, sizes)
+    mu, inverse = lines(base, sets, sizes)
     dim = mu.shape[1]
     precision = inverse.sum(axis=0) + (1 - len(sizes)) * np.eye(dim)
     pull = np.einsum("jde,je->d", inverse, mu)

@@ -5,8 +5,9 @@ So each round proposes a region from the last draws (`propose.py`) and simulates
 posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
 wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
 are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). Observations
-are standardised anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons,
-Liu and Beaumont, 2024); that composition needs no correction of the training objective is particular to many observations.
+are joined by what the start's scores say of them (`summaries.py`), and standardised anew in every round. The sequential idea is
+that of "Sequential neural score estimation" (Sharrock, Simons, Liu and Beaumont, 2024); that composition needs no correction of
+the training objective is particular to many observations.
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
@@ -30,6 +31,7 @@ from scorefold.methods.locate import likest, locate
 from scorefold.methods.modes import Split, deepest_valley
 from scorefold.methods.propose import Fit, around, fit_of, moved, pooled, propose, step
 from scorefold.methods.refined import RefinedPosterior, Round, draw_in_region
+from scorefold.methods.summaries import Summaries, summarised
 from scorefold.networks.control import Control
 from scorefold.posterior import Made
 from scorefold.prior.proposal import Proposal, whole
@@ -90,6 +92,7 @@ def refine(
     if sims is not None:
         earlier.append((whole(start.prior.dim), split(sims, set_size)))
     state, local, left = _start(start, x, seed), start, budget
+    summaries: Summaries | None = None
     done: list[Round] = []
     region: Proposal | None = None
     stepped = False
@@ -111,10 +114,11 @@ def refine(
         earlier.append((region, fresh))
         if last:
             method = replace(start.method, training=training or (short if region.narrow().size else own))
-            local = method.train([cases], [int(numbers[2])], progress)[0]
+            seen, summaries = summarised(cases, start, region)
+            local = method.train([seen], [int(numbers[2])], progress)[0]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UntrustworthyDraws)
-                drawn, fit = draw_in_region(local, x, DRAWS, (seed, number), {})
+                drawn, fit = draw_in_region(local, summaries.join(x) if summaries else x, DRAWS, (seed, number), {})
             u = drawn.u
         else:
             w = locate(cases, region, x, start.choose_set_size(len(x))[0], DRAWS, seed)
@@ -132,7 +136,7 @@ def refine(
             state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
         if not settled:
             region = None
-    refined = _refined(start, local, x, done)
+    refined = _refined(start, local, summaries, x, done)
     object.__setattr__(refined, "made", _made(start.made, seed, done))
     return refined
 
@@ -145,7 +149,9 @@ def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
     return before._replace(seed=seed, budget=before.budget + budget, failed=before.failed + failed)
 
 
-def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, done: list[Round]) -> RefinedPosterior:
+def _refined(
+    start: ComposedPosterior, local: ComposedPosterior, summaries: Summaries | None, x: np.ndarray, done: list[Round]
+) -> RefinedPosterior:
     """The last round, or what there was before if that does not count."""
     last = done[-1]
     if not last.counts:
@@ -157,8 +163,8 @@ def _refined(start: ComposedPosterior, local: ComposedPosterior, x: np.ndarray, 
             stacklevel=4,
         )
     agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
-    kept = start if last.lost_mode else local
-    return RefinedPosterior(start.prior, kept.method, kept.history, start.shape, kept, len(x), tuple(done), agreed)
+    kept, joined = (start, None) if last.lost_mode else (local, summaries)
+    return RefinedPosterior(start.prior, kept.method, kept.history, start.shape, kept, joined, len(x), tuple(done), agreed)
 
 
 def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:

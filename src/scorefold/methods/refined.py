@@ -1,8 +1,10 @@
 """A posterior for one data set: the scores of the region that refinement ended in (`refine.py`), and how it came there.
 
-On disk it is the region's posterior as any composed one, and beside it the rounds with their regions.
+On disk it is the region's posterior as any composed one, and beside it the rounds with their regions, and the start, if the
+region's scores see observations through it.
 """
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,13 +19,17 @@ from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.composed import ComposedPosterior, Composition
 from scorefold.methods.npse import NPSE, tilt_of
 from scorefold.methods.propose import Fit, fit_of
+from scorefold.methods.summaries import Summaries
 from scorefold.pairing import get_sampler
 from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior, described
 from scorefold.prior.proposal import Proposal, read_proposal, whole
 from scorefold.sample import Info
+from scorefold.train.training import MOST_RUNS
 
 MOST_ROUNDS, MOST_CALLS = 1_000, 10**12
+SUMMARIES = "summaries."
+"""Before the names of the start's arrays."""
 
 
 class Round(NamedTuple):
@@ -117,6 +123,8 @@ class RefinedPosterior(Posterior):
     shape: tuple[int, ...]
     local: ComposedPosterior
     """Of the last round that counts, in its proposal's own space; the start where no round counts."""
+    summaries: Summaries | None
+    """What it sees of an observation besides the observation."""
     observations: int
     """In the data set that it is for."""
     rounds: tuple[Round, ...]
@@ -129,8 +137,15 @@ class RefinedPosterior(Posterior):
         """The region's posterior, whose tilt follows from the region, and the rounds."""
         bare = replace(self.local, ensemble=replace(self.local.ensemble, tilt=None))
         config, arrays = bare.parts()
+        summaries = None
+        if self.summaries is not None:
+            start, more = self.summaries.start.parts()
+            centre, members = self.summaries.centre.tolist(), self.summaries.start.method.training.members
+            summaries = {"centre": centre, "members": members, "start": start}
+            arrays = {**arrays, **{SUMMARIES + name: array for name, array in more.items()}}
         refinement = {
             "local": config,
+            "summaries": summaries,
             "region": self.local.prior.proposal and self.local.prior.proposal.describe(),
             "observations": int(self.observations),
             "rounds": [one.describe() for one in self.rounds],
@@ -141,7 +156,7 @@ class RefinedPosterior(Posterior):
     @classmethod
     def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
         """The arrays of the region's posterior."""
-        strict.keys(config, ("local", "region", "observations", "rounds", "agreed"), "what was refined")
+        strict.keys(config, ("local", "summaries", "region", "observations", "rounds", "agreed"), "what was refined")
         strict.whole(config["observations"], "the observations", 1, MOST_CALLS)
         strict.flag(config["agreed"], "whether rounds agree")
         if not strict.listed(config["rounds"], "the rounds", MOST_ROUNDS) or not isinstance(frame.method, NPSE):
@@ -150,20 +165,32 @@ class RefinedPosterior(Posterior):
             Round.read(one, frame.dim)
         if config["region"] is not None:
             described.check_proposal(config["region"], frame.dim)
-        return ComposedPosterior.expected(frame, config["local"])
+        start = _start_frame(frame, config["summaries"])
+        if start is None:
+            return ComposedPosterior.expected(frame, config["local"])
+        more = ComposedPosterior.expected(start, config["summaries"]["start"])
+        own = ComposedPosterior.expected(_joined(frame), config["local"])
+        return {**own, **{SUMMARIES + name: spec for name, spec in more.items()}}
 
     @classmethod
     def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "RefinedPosterior":
         """The posterior again."""
         own = prior if config["region"] is None else prior.proposing(read_proposal(config["region"]))
-        local = ComposedPosterior.from_parts(own, frame, config["local"], arrays)
+        start, summaries = _start_frame(frame, config["summaries"]), None
+        if start is not None:
+            more = {name.removeprefix(SUMMARIES): array for name, array in arrays.items() if name.startswith(SUMMARIES)}
+            before = ComposedPosterior.from_parts(prior, start, config["summaries"]["start"], more)
+            summaries = Summaries(before, np.array(config["summaries"]["centre"], np.float64))
+        local = ComposedPosterior.from_parts(own, frame if start is None else _joined(frame), config["local"], arrays)
         local = replace(local, ensemble=replace(local.ensemble, tilt=tilt_of(own)))
         rounds = tuple(Round.read(one, frame.dim) for one in config["rounds"])
-        return cls(prior, frame.method, local.history, frame.shape, local, config["observations"], rounds, config["agreed"])
+        about = config["observations"], rounds, config["agreed"]
+        return cls(prior, frame.method, local.history, frame.shape, local, summaries, *about)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], **how: Any) -> Drawn:
         """As before; draws outside the region are not to be trusted, and it says so."""
-        drawn, fit = draw_in_region(self.local, x, draws, seed, how)
+        seen = x if self.summaries is None else self.summaries.join(x)
+        drawn, fit = draw_in_region(self.local, seen, draws, seed, how)
         last = self.rounds[-1]
         if fit.missed:
             warnings.warn(
@@ -187,6 +214,23 @@ class RefinedPosterior(Posterior):
             f"RefinedPosterior(for one data set of n = {self.observations} and its neighbourhood, not for any other; {rounds}; "
             f"{'the last two agree' if self.agreed else 'the last two do not agree yet'})"
         )
+
+
+def _start_frame(frame: Frame, summaries: Any) -> Frame | None:
+    """Of the start, from JSON that is not to be trusted; None where nothing of it is kept."""
+    if summaries is None:
+        return None
+    summaries = strict.keys(summaries, ("centre", "members", "start"), "the summaries")
+    centre = [strict.number(v, "the centre") for v in strict.listed(summaries["centre"], "the centre", frame.dim)]
+    if len(centre) != frame.dim or not isinstance(summaries["start"], dict):
+        raise ModelError(f"expected a centre of {frame.dim} numbers and what was trained before")
+    members = strict.whole(summaries["members"], "the members", 1, MOST_RUNS)
+    return frame._replace(method=replace(frame.method, training=replace(frame.method.training, members=members)))
+
+
+def _joined(frame: Frame) -> Frame:
+    """Of observations with their summaries."""
+    return frame._replace(shape=(math.prod(frame.shape) + frame.dim,))
 
 
 def draw_in_region(

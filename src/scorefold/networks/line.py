@@ -29,9 +29,18 @@ class Line(eqx.Module):
 
     def log_ratio(self, x: Observation, u: Theta) -> Scalar:
         """log N(x | A u + b, S) / N(x | b, A Aᵀ + S)."""
-        marginal = self.whiten_marginal @ (x - self.offset)
+        own, marginal = self._squares(x, u)
         log_det = jnp.sum(jnp.log(jnp.diag(self.whiten))) - jnp.sum(jnp.log(jnp.diag(self.whiten_marginal)))
-        return log_det + (jnp.sum(marginal**2) - jnp.sum(self.residual(x, u) ** 2)) / 2
+        return log_det + (marginal - own) / 2
+
+    def distances(self, x: Observation, u: Theta) -> Float[Array, "2"]:
+        """How far x is from where u, and where the marginal, has it, in noise sd; logarithms, 0 for a typical one."""
+        return jnp.log1p(self._squares(x, u)) - jnp.log1p(float(len(x)))
+
+    def _squares(self, x: Observation, u: Theta) -> Float[Array, "2"]:
+        """Squared distances in units of the noise, and of the marginal's sd."""
+        marginal = self.whiten_marginal @ (x - self.offset)
+        return jnp.stack([jnp.sum(self.residual(x, u) ** 2), jnp.sum(marginal**2)])
 
 
 def blank(features: int, dim: int) -> Line:

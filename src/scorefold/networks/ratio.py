@@ -4,7 +4,8 @@ A classifier tells pairs (u, x) ~ p(u, x) from pairs ~ p(u) p(x); the logit of t
 MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020). As in appendix B of "Compositional score
 modeling for simulation-based inference" (Geffner, Papamakarios and Mnih, 2023) two linear maps embed u and x, and a residual
 MLP takes both. With a line (`line.py`) the logit is the line's own log ratio plus what the network finds; at first it finds
-nothing.
+nothing. The network then also sees that ratio and how far the line is off: noise with outliers, say, differs from Gaussian
+noise by a function of that distance above all.
 
 In training the wrong pairs are made within a batch: x_i with u_{π(i)}, for several cyclic shifts π, whose mean counts as much
 as the right pairs do.
@@ -23,6 +24,8 @@ from scorefold.networks.standardize import Standardize
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 
 SHIFTS = 4
+KNOWN = 3
+"""Numbers that a line has to say of a pair."""
 
 
 class RatioShape(NamedTuple):
@@ -54,7 +57,7 @@ class RatioNetwork(eqx.Module):
         features = shape.x if module is None else int(module(jnp.zeros(shape.observation)).shape[0])
         self.from_theta = Linear(shape.dim, shape.width, key=keys[0])
         self.from_x = Linear(features, shape.width, key=keys[1])
-        self.mlp = ResMLP(2 * shape.width + int(shape.line), shape.width, shape.depth, key=keys[2])
+        self.mlp = ResMLP(2 * shape.width + KNOWN * int(shape.line), shape.width, shape.depth, key=keys[2])
         out = Linear(shape.width, 1, key=keys[3])
         self.out = jax.tree.map(jnp.zeros_like, out) if shape.line else out
         self.shape = shape
@@ -65,7 +68,7 @@ class RatioNetwork(eqx.Module):
 
     def __call__(self, u: Theta, embedded: Float[Array, "width"], known: Float[Array, "known"]) -> Scalar:
         """The logit; `known` is what the line has to say, or nothing."""
-        return self.out(self.mlp(jnp.concatenate([self.from_theta(u), embedded, known / (1 + jnp.abs(known))])))[0]
+        return self.out(self.mlp(jnp.concatenate([self.from_theta(u), embedded, known])))[0]
 
 
 class Prepared(NamedTuple):
@@ -91,8 +94,9 @@ class Ratio(eqx.Module):
         """log p(x|u) / p(x) of a prepared observation."""
         if self.line is None:
             return self.network(u, x.embedded, jnp.zeros(0))
-        known = self.line.log_ratio(x.x, u)
-        return known + self.network(u, x.embedded, known[None])
+        ratio = self.line.log_ratio(x.x, u)
+        known = jnp.concatenate([ratio[None] / (1 + jnp.abs(ratio)), self.line.distances(x.x, u)])
+        return ratio + self.network(u, x.embedded, known)
 
 
 def ratio_loss(network: RatioNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
