@@ -12,6 +12,7 @@ import hostile_folders
 import scorefold as sf
 from scorefold import tasks
 from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods import summaries
 from scorefold.methods.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
 
@@ -41,6 +42,15 @@ def start():
 @pytest.fixture(scope="module")
 def refined(start):
     return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+
+
+@pytest.fixture(scope="module")
+def summarised(start):
+    """Trained on observations with their summaries, whether these help or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summaries, "SURE", -np.inf)
+        training = sf.Training(members=2, steps=100)
+        return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1], training=training)
 
 
 def off(draws):
@@ -168,10 +178,20 @@ def test_what_cannot_be_refined(start, refined):
         start[0].refine(X[:, :1], simulator)
 
 
-@pytest.mark.parametrize("proposal", ["gaussian", "truncated"])
-def test_on_disk_it_draws_the_same_bits_and_keeps_its_rounds(start, refined, proposal, tmp_path):
-    if proposal == "truncated":
-        refined = start[0].refine(X, simulator, budget=600, rounds=2, seed=1, proposal=proposal)
+def test_summaries_take_nothing_away(refined, summarised):
+    assert refined.summaries is None
+    assert summarised.local.shape == (4,)
+    shift, ratio = off(summarised.sample(X, 1_000, seed=2))
+    assert shift < 0.4
+    assert 0.85 < ratio < 1.15
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "truncated", "summarised"])
+def test_on_disk_it_draws_the_same_bits_and_keeps_its_rounds(start, refined, summarised, kind, tmp_path):
+    if kind == "truncated":
+        refined = start[0].refine(X, simulator, budget=600, rounds=2, seed=1, proposal=kind)
+    if kind == "summarised":
+        refined = summarised
     back = sf.load(refined.save(tmp_path / "model"))
     assert repr(back) == repr(refined)
     assert back.made == refined.made
@@ -208,11 +228,18 @@ def _set(*path):
         (_set("trained", "observations"), 0),
         (_set("trained", "agreed"), "yes"),
         (_set("trained", "local"), {}),
+        (_set("trained", "summaries"), None),
+        (_set("trained", "summaries"), {}),
+        (_set("trained", "summaries", "centre"), [0.0]),
+        (_set("trained", "summaries", "centre"), [0.0, "1"]),
+        (_set("trained", "summaries", "members"), 2),
+        (_set("trained", "summaries", "members"), 0),
+        (_set("trained", "summaries", "start"), []),
         (_set("kind"), "composed"),
     ],
 )
-def test_a_changed_folder_is_refused(refined, tmp_path, change, value):
-    folder = refined.save(tmp_path / "model")
+def test_a_changed_folder_is_refused(summarised, tmp_path, change, value):
+    folder = summarised.save(tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     change(config, value)
     (folder / "config.json").write_text(json.dumps(config))
@@ -246,8 +273,9 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
         run(worker=2)
 
 
-def test_mutated_folders(refined, tmp_path):
-    hostile_folders.assert_harmless(refined.save(tmp_path / "model"), 1_000)
+@pytest.mark.parametrize("kind", ["refined", "summarised"])
+def test_mutated_folders(kind, request, tmp_path):
+    hostile_folders.assert_harmless(request.getfixturevalue(kind).save(tmp_path / "model"), 1_000)
 
 
 @pytest.mark.full

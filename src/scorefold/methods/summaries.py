@@ -58,7 +58,7 @@ def summarised(cases: Simulations, start: ComposedPosterior, region: Proposal) -
     flat = cases.x.reshape(*cases.x.shape[:2], -1)
     joined = summaries.join(flat)
     gain = _unseen_density(cases, joined) - _unseen_density(cases, flat)
-    if gain.mean() < SURE * gain.std() / np.sqrt(len(gain)):
+    if gain.mean() <= SURE * gain.std() / np.sqrt(len(gain)):
         return cases, None
     return cases._replace(x=joined), summaries
 
