@@ -140,23 +140,23 @@ def write(path: Path, records: list[dict[str, Any]]) -> None:
 
 
 def table(records: list[dict[str, str]]) -> None:
-    """Means over seeds, side by side; seconds are training and drawing together."""
-    print("method  task             n    C2ST ours   sbi     difference   seconds ours   sbi   ratio")
-    cells: dict[tuple[str, str, int], dict[str, list[dict[str, str]]]] = {}
+    """Means over the seeds that both have, side by side; seconds are training and drawing together."""
+    print("method  task             n  seeds    C2ST ours   sbi     difference   seconds ours   sbi   ratio")
+    cells: dict[tuple[str, str, int], dict[str, dict[str, dict[str, str]]]] = {}
     for record in records:
-        key = (record["method"], record["task"], int(record["n"]))
-        cells.setdefault(key, {}).setdefault(record["who"], []).append(record)
+        own = cells.setdefault((record["method"], record["task"], int(record["n"])), {"ours": {}, "sbi": {}})
+        if record["c2st"]:
+            own[record["who"]][record["seed"]] = record
 
     def mean(rows: list[dict[str, str]], *fields: str) -> float:
-        values = [sum(float(row[f] or 0) for f in fields) for row in rows if row["c2st"]]
-        return float(np.mean(values)) if values else float("nan")
+        return float(np.mean([sum(float(row[f]) for f in fields) for row in rows])) if rows else float("nan")
 
     for (method, task, n), who in sorted(cells.items()):
-        a, b = (mean(who.get(name, []), "c2st") for name in ("ours", "sbi"))
-        s, t = (mean(who.get(name, []), "train_s", "draw_s") for name in ("ours", "sbi"))
-        note = ", ".join(sorted({row["status"] for row in who.get("sbi", []) if not row["c2st"]}))
+        seeds = sorted(set(who["ours"]) & set(who["sbi"]))
+        rows = [[who[name][seed] for seed in seeds] for name in ("ours", "sbi")]
+        (a, b), (s, t) = ([mean(own, *fields) for own in rows] for fields in (("c2st",), ("train_s", "draw_s")))
         accuracy = f"{a:.3f}      {b:.3f}    {a - b:+.3f}"
-        print(f"{method:6s}  {task:14s} {n:3d}    {accuracy}       {s:7.1f}     {t:7.1f}  {t / s:6.2f}  {note}")
+        print(f"{method:6s}  {task:14s} {n:3d}  {len(seeds):5d}    {accuracy}       {s:7.1f}     {t:7.1f}  {t / s:6.2f}")
 
 
 def main() -> None:
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--n-max", type=int, default=30, help="of NPE for more than one observation")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for a cell of sbi's")
     parser.add_argument("--env", type=Path, default=Path(".peers"), help="folder of sbi's environment")
-    parser.add_argument("--records", type=Path, default=Path("benchmarks/peers.csv"))
+    parser.add_argument("--records", type=Path, default=Path("benchmarks/results/peers.csv"))
     parser.add_argument("--table", action="store_true", help="only show what was measured")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
