@@ -142,21 +142,23 @@ def write(path: Path, records: list[dict[str, Any]]) -> None:
 def table(records: list[dict[str, str]]) -> None:
     """Means over the seeds that both have, side by side; seconds are training and drawing together."""
     print("method  task             n  seeds    C2ST ours   sbi     difference   seconds ours   sbi   ratio")
-    cells: dict[tuple[str, str, int], dict[str, dict[str, dict[str, str]]]] = {}
+    cells: dict[tuple[str, str, int, int], dict[str, dict[str, dict[str, str]]]] = {}
     for record in records:
-        own = cells.setdefault((record["method"], record["task"], int(record["n"])), {"ours": {}, "sbi": {}})
-        if record["c2st"]:
-            own[record["who"]][record["seed"]] = record
+        key = (record["method"], record["task"], int(record["n"]), int(record["budget"]))
+        cells.setdefault(key, {"ours": {}, "sbi": {}})[record["who"]][record["seed"]] = record
 
     def mean(rows: list[dict[str, str]], *fields: str) -> float:
         return float(np.mean([sum(float(row[f]) for f in fields) for row in rows])) if rows else float("nan")
 
-    for (method, task, n), who in sorted(cells.items()):
-        seeds = sorted(set(who["ours"]) & set(who["sbi"]))
+    for (method, task, n, _), who in sorted(cells.items()):
+        measured = [{seed for seed, row in who[name].items() if row["c2st"]} for name in ("ours", "sbi")]
+        seeds = sorted(measured[0] & measured[1])
+        missing = [f"{name} {seed}: {row['status']}" for name in who for seed, row in who[name].items() if not row["c2st"]]
         rows = [[who[name][seed] for seed in seeds] for name in ("ours", "sbi")]
         (a, b), (s, t) = ([mean(own, *fields) for own in rows] for fields in (("c2st",), ("train_s", "draw_s")))
         accuracy = f"{a:.3f}      {b:.3f}    {a - b:+.3f}"
-        print(f"{method:6s}  {task:14s} {n:3d}  {len(seeds):5d}    {accuracy}       {s:7.1f}     {t:7.1f}  {t / s:6.2f}")
+        seconds = f"{s:7.1f}     {t:7.1f}  {t / s:6.2f}"
+        print(f"{method:6s}  {task:14s} {n:3d}  {len(seeds):5d}    {accuracy}       {seconds}  {', '.join(missing)}")
 
 
 def main() -> None:

@@ -141,6 +141,15 @@ def test_a_line_finds_slope_noise_and_the_log_ratio():
     np.testing.assert_allclose(mine, exact, atol=0.15)
 
 
+def test_a_line_says_how_far_an_observation_is_off():
+    u, x, (slope, offset, root) = gaussian_pairs(50_000)
+    line, noise = fit_line(x, u), root @ root.T
+    mine = jax.jit(jax.vmap(line.distances))(jnp.asarray(x[:50], jnp.float32), jnp.asarray(u[:50], jnp.float32))
+    for column, off, covariance in ((0, x - u @ slope.T - offset, noise), (1, x - offset, slope @ slope.T + noise)):
+        squares = np.einsum("ni,ij,nj->n", off[:50], np.linalg.inv(covariance), off[:50])
+        np.testing.assert_allclose(mine[:, column], np.log1p(squares) - np.log1p(3), atol=0.1)
+
+
 def test_a_line_bears_constant_and_repeated_features():
     u, x, _ = gaussian_pairs(500)
     line = fit_line(np.concatenate([x, x[:, :1], np.full((500, 1), 3.0)], axis=1), u)

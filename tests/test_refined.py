@@ -49,6 +49,7 @@ def summarised(start):
     """Trained on observations with their summaries, whether these help or not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summaries, "SURE", -np.inf)
+        patch.setattr(summaries, "LEAST", -np.inf)
         training = sf.Training(members=2, steps=100)
         return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1], training=training)
 
@@ -230,8 +231,7 @@ def _set(*path):
         (_set("trained", "local"), {}),
         (_set("trained", "summaries"), None),
         (_set("trained", "summaries"), {}),
-        (_set("trained", "summaries", "centre"), [0.0]),
-        (_set("trained", "summaries", "centre"), [0.0, "1"]),
+        (_set("trained", "region"), None),
         (_set("trained", "summaries", "members"), 2),
         (_set("trained", "summaries", "members"), 0),
         (_set("trained", "summaries", "start"), []),

@@ -1,7 +1,7 @@
 """What the start's scores say of an observation: joined to it where that is more than a straight line finds, else not.
 
 Statistical: of 400 unseen cases the scores of noise with outliers gain 0.25 ± 0.03 in log density, 8 standard errors; those of
-Gaussian noise are a line through x, and gain 0 up to rounding.
+Gaussian noise are a line through x, and gain less than 0.001, a tenth of what is asked for.
 """
 
 from types import SimpleNamespace
@@ -55,7 +55,6 @@ def cases(simulator):
 def test_outliers_are_joined_by_their_scores():
     sims = cases(outliers)
     joined, summaries = summarised(sims, Start(outlier_scores), REGION)
-    assert summaries is not None
     np.testing.assert_array_equal(summaries.centre, CENTRE)
     assert joined.x.shape == (2_000, 1, 4)
     np.testing.assert_array_equal(joined.x[..., :2], sims.x)
@@ -73,10 +72,26 @@ def test_outliers_are_joined_by_their_scores():
     ],
 )
 def test_else_observations_stay_as_they_are(simulator, start, region):
-    sims = cases(simulator)
-    joined, summaries = summarised(sims, start, region)
-    assert summaries is None
-    assert joined is sims
+    assert summarised(cases(simulator), start, region) is None
+
+
+def test_sets_are_joined_observation_by_observation_and_padded_with_zeros():
+    sims = sf.simulate(standard_normal_prior(2).proposing(REGION), outliers, 3_000, set_size=3, seed=0)
+    joined, summaries = summarised(sims, Start(outlier_scores), REGION)
+    real = np.arange(3) < sims.sizes[:, None]
+    assert not real.all()
+    np.testing.assert_allclose(joined.x[real], summaries.join(sims.x[real]))
+    assert not joined.x[~real].any()
+
+
+def test_observations_of_one_number():
+    sims = sf.simulate(standard_normal_prior(2).proposing(REGION), lambda theta, rng: outliers(theta, rng)[0], 2_000, seed=0)
+
+    def scores(off):  # x - u has as many columns as u; its first one counts
+        return np.concatenate([outlier_scores(off[:, :1]), 0 * off[:, :1]], axis=1)
+
+    joined, _ = summarised(sims, Start(scores), REGION)
+    assert joined.x.shape == (2_000, 1, 3)
 
 
 def test_any_number_of_observations_is_joined_row_by_row():

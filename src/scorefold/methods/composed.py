@@ -238,8 +238,8 @@ class ComposedPosterior(Posterior):
 
     def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The score of every observation alone (n, draws, dim), at the lowest level, and the prior's (draws, dim)."""
-        count, shape = len(x), self.ensemble.network.shape
-        sets = np.zeros((bucket(count), shape.largest_set, x.shape[1]))
+        count = len(x)
+        sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
         level = jax.tree.map(lambda v: v[0], levels(self.method.schedule, self.method.T))
         scores, prior = _single_scores(

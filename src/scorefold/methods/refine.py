@@ -4,10 +4,10 @@ A posterior of many observations can be a hundredth as wide as the prior, and no
 So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the
 posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
 wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
-are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). Observations
-are joined by what the start's scores say of them (`summaries.py`), and standardised anew in every round. The sequential idea is
-that of "Sequential neural score estimation" (Sharrock, Simons, Liu and Beaumont, 2024); that composition needs no correction of
-the training objective is particular to many observations.
+are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). There an
+observation is joined by what the start's scores say of it, where that helps (`summaries.py`). Observations are standardised
+anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons, Liu and Beaumont,
+2024); that composition needs no correction of the training objective is particular to many observations.
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
@@ -88,9 +88,8 @@ def refine(
     own = start.method.training
     short = replace(own, steps=min(STEPS, own.steps))
     set_size = start.ensemble.network.shape.largest_set
+    known = [] if sims is None else [(whole(start.prior.dim), split(sims, set_size))]
     earlier: list[tuple[Proposal, Simulations]] = []
-    if sims is not None:
-        earlier.append((whole(start.prior.dim), split(sims, set_size)))
     state, local, left = _start(start, x, seed), start, budget
     summaries: Summaries | None = None
     done: list[Round] = []
@@ -110,12 +109,13 @@ def refine(
             start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running
         )
         left -= calls
-        cases = pooled(fresh, earlier, region, int(numbers[1]))
-        earlier.append((region, fresh))
+        cases = pooled(fresh, [*known, *earlier], region, int(numbers[1]))
         if last:
             method = replace(start.method, training=training or (short if region.narrow().size else own))
-            seen, summaries = summarised(cases, start, region)
-            local = method.train([seen], [int(numbers[2])], progress)[0]
+            unknown = pooled(fresh, earlier, region, int(numbers[1])) if known else cases
+            if (joined := summarised(unknown, start, region)) is not None:
+                cases, summaries = joined
+            local = method.train([cases], [int(numbers[2])], progress)[0]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UntrustworthyDraws)
                 drawn, fit = draw_in_region(local, summaries.join(x) if summaries else x, DRAWS, (seed, number), {})
@@ -123,14 +123,15 @@ def refine(
         else:
             w = locate(cases, region, x, start.choose_set_size(len(x))[0], DRAWS, seed)
             u, fit = region.from_w(w), fit_of(w, region)
+            earlier.append((region, fresh))
         one = _round(state, u, fit, region, fresh, cases, local.ensemble.control if last else None, locating=not last)
         done.append(one)
         if not stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
             continue  # a line is not enough: on with the draws before and with the region around them
         # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
         settled, stepped = fit.right and not stepped, one.locating and fit.missed
-        if stepped and number == 1 and sims is not None:
-            near = likest(earlier[0][1], x)
+        if stepped and number == 1 and known:
+            near = likest(known[0][1], x)
             state = state.stepping(near.mean(axis=0) + around(near, WIDER_THAN_LIKEST, INFLATION[1]))
         else:
             state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)

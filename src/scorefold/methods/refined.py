@@ -19,7 +19,7 @@ from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.composed import ComposedPosterior, Composition
 from scorefold.methods.npse import NPSE, tilt_of
 from scorefold.methods.propose import Fit, fit_of
-from scorefold.methods.summaries import Summaries
+from scorefold.methods.summaries import Summaries, centre_of
 from scorefold.pairing import get_sampler
 from scorefold.posterior import Drawn, Frame, Posterior
 from scorefold.prior import Prior, described
@@ -140,8 +140,7 @@ class RefinedPosterior(Posterior):
         summaries = None
         if self.summaries is not None:
             start, more = self.summaries.start.parts()
-            centre, members = self.summaries.centre.tolist(), self.summaries.start.method.training.members
-            summaries = {"centre": centre, "members": members, "start": start}
+            summaries = {"members": self.summaries.start.method.training.members, "start": start}
             arrays = {**arrays, **{SUMMARIES + name: array for name, array in more.items()}}
         refinement = {
             "local": config,
@@ -165,7 +164,7 @@ class RefinedPosterior(Posterior):
             Round.read(one, frame.dim)
         if config["region"] is not None:
             described.check_proposal(config["region"], frame.dim)
-        start = _start_frame(frame, config["summaries"])
+        start = _start_frame(frame, config)
         if start is None:
             return ComposedPosterior.expected(frame, config["local"])
         more = ComposedPosterior.expected(start, config["summaries"]["start"])
@@ -175,12 +174,13 @@ class RefinedPosterior(Posterior):
     @classmethod
     def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "RefinedPosterior":
         """The posterior again."""
-        own = prior if config["region"] is None else prior.proposing(read_proposal(config["region"]))
-        start, summaries = _start_frame(frame, config["summaries"]), None
-        if start is not None:
+        region = None if config["region"] is None else read_proposal(config["region"])
+        own = prior if region is None else prior.proposing(region)
+        start, summaries = _start_frame(frame, config), None
+        if start is not None and region is not None:
             more = {name.removeprefix(SUMMARIES): array for name, array in arrays.items() if name.startswith(SUMMARIES)}
             before = ComposedPosterior.from_parts(prior, start, config["summaries"]["start"], more)
-            summaries = Summaries(before, np.array(config["summaries"]["centre"], np.float64))
+            summaries = Summaries(before, centre_of(region, frame.dim))
         local = ComposedPosterior.from_parts(own, frame if start is None else _joined(frame), config["local"], arrays)
         local = replace(local, ensemble=replace(local.ensemble, tilt=tilt_of(own)))
         rounds = tuple(Round.read(one, frame.dim) for one in config["rounds"])
@@ -216,16 +216,18 @@ class RefinedPosterior(Posterior):
         )
 
 
-def _start_frame(frame: Frame, summaries: Any) -> Frame | None:
+def _start_frame(frame: Frame, config: Mapping[str, Any]) -> Frame | None:
     """Of the start, from JSON that is not to be trusted; None where nothing of it is kept."""
-    if summaries is None:
+    if config["summaries"] is None:
         return None
-    summaries = strict.keys(summaries, ("centre", "members", "start"), "the summaries")
-    centre = [strict.number(v, "the centre") for v in strict.listed(summaries["centre"], "the centre", frame.dim)]
-    if len(centre) != frame.dim or not isinstance(summaries["start"], dict):
-        raise ModelError(f"expected a centre of {frame.dim} numbers and what was trained before")
+    summaries = strict.keys(config["summaries"], ("members", "start"), "the summaries")
+    if config["region"] is None or not isinstance(summaries["start"], dict):
+        raise ModelError("expected a region, and what was trained before, where there are summaries")
     members = strict.whole(summaries["members"], "the members", 1, MOST_RUNS)
-    return frame._replace(method=replace(frame.method, training=replace(frame.method.training, members=members)))
+    own = frame.method.training
+    return frame._replace(
+        method=replace(frame.method, training=replace(own, members=members, learning_rates=own.learning_rates[:1]))
+    )
 
 
 def _joined(frame: Frame) -> Frame:

@@ -7,11 +7,11 @@ roughly. So x is joined by
     s(x) = ∇_u log p₀(c|x) - ∇_u log p₀(c),
 
 p₀ the start's posterior of x alone at the lowest level. What a round's few simulations would have to find in x, how much an
-outlier counts, say, then needs little more than a straight line through s. No error of the start biases anything: s is a
-function of x alone, so that p(u | x, s) = p(u | x) whatever it is.
+outlier counts, say, then needs little more than a straight line through s. No error of the start biases anything, if the
+simulations are not those that it was trained on: s is then a function of x alone, and p(u | x, s) = p(u | x) whatever it is.
 
 Where s holds nothing new, it is only noise to learn from. Its columns are used if the Gaussian base that is fitted with them to
-four fifths of the simulations gives the last fifth a higher log density, by more than two standard errors.
+four fifths of the simulations gives the last fifth a higher log density, by more than two standard errors and 0.01.
 """
 
 from typing import NamedTuple
@@ -29,7 +29,8 @@ TOGETHER = 1_024
 """Observations whose scores are computed at a time."""
 UNSEEN = 5
 """One in so many simulations judges."""
-SURE = 2.0
+SURE, LEAST = 2.0, 0.01
+"""Standard errors of the gain, and the gain itself."""
 
 
 class Summaries(NamedTuple):
@@ -43,23 +44,31 @@ class Summaries(NamedTuple):
         """Observations (..., features) with s(x) behind them."""
         rows = x.reshape(-1, x.shape[-1])
         scores = [self._scores(rows[i : i + TOGETHER]) for i in range(0, len(rows), TOGETHER)]
-        return np.concatenate([x, np.concatenate(scores).reshape(*x.shape[:-1], -1)], axis=-1)
+        return np.concatenate([x, np.concatenate(scores).reshape(*x.shape[:-1], -1).astype(x.dtype)], axis=-1)
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
         scores, prior = self.start.single_scores(x, self.centre[None])
         return np.nan_to_num(scores[:, 0] - prior, posinf=0.0, neginf=0.0)
 
 
-def summarised(cases: Simulations, start: ComposedPosterior, region: Proposal) -> tuple[Simulations, Summaries | None]:
-    """A region's simulations with what they are joined by; as they are where that says nothing new."""
+def centre_of(region: Proposal, dim: int) -> np.ndarray:
+    """c (dim,)"""
+    centre: np.ndarray = region.from_w(np.zeros((1, dim)))[0]
+    return centre
+
+
+def summarised(cases: Simulations, start: ComposedPosterior, region: Proposal) -> tuple[Simulations, Summaries] | None:
+    """A region's simulations, none of which `start` knows, with what they are joined by; None where that says nothing new."""
     if start.method.embedding is not None or not region.narrow().size:
-        return cases, None
-    summaries = Summaries(start, region.from_w(np.zeros((1, start.prior.dim)))[0])
+        return None
+    summaries = Summaries(start, centre_of(region, start.prior.dim))
     flat = cases.x.reshape(*cases.x.shape[:2], -1)
-    joined = summaries.join(flat)
+    real = np.arange(flat.shape[1]) < cases.sizes[:, None]
+    joined = np.zeros((*flat.shape[:2], flat.shape[2] + start.prior.dim), flat.dtype)
+    joined[real] = summaries.join(flat[real])
     gain = _unseen_density(cases, joined) - _unseen_density(cases, flat)
-    if gain.mean() <= SURE * gain.std() / np.sqrt(len(gain)):
-        return cases, None
+    if not gain.mean() > max(LEAST, SURE * gain.std() / np.sqrt(len(gain))):
+        return None
     return cases._replace(x=joined), summaries
 
 
