@@ -112,8 +112,8 @@ def refine(
         cases = pooled(fresh, [*known, *earlier], region, int(numbers[1]))
         if last:
             method = replace(start.method, training=training or (short if region.narrow().size else own))
-            unknown = pooled(fresh, earlier, region, int(numbers[1])) if known else cases
-            if (joined := summarised(unknown, start, region)) is not None:
+            unseen = pooled(fresh, earlier, region, int(numbers[1])) if known else cases
+            if (joined := summarised(unseen, start, region)) is not None:
                 cases, summaries = joined
             local = method.train([cases], [int(numbers[2])], progress)[0]
             with warnings.catch_warnings():
