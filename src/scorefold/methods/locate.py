@@ -17,7 +17,7 @@ import numpy as np
 
 from scorefold.methods.composed import partition
 from scorefold.networks.gaussian_base import GaussianBase, fit_gaussian_base
-from scorefold.networks.standardize import fit_standardize, standardized
+from scorefold.networks.standardize import Standardize, fit_standardize, standardized
 from scorefold.prior.proposal import GaussianProposal, Proposal
 from scorefold.simulation.cases import Simulations
 
@@ -35,15 +35,19 @@ def locate(sims: Simulations, proposal: Proposal, x: np.ndarray, set_size: int, 
     sets, sizes = partition(x, set_size, sims.set_size, np.random.default_rng(seed))
     rows = np.arange(len(w))
     for _ in range(PASSES):
-        some, some_sizes = cases[rows], sims.sizes[rows]
-        standardize = fit_standardize(some[np.arange(some.shape[1]) < some_sizes[:, None]])
-        base = fit_gaussian_base(standardized(standardize, some), some_sizes, w[rows])
+        standardize, base = straight(cases[rows], sims.sizes[rows], w[rows])
         mean, covariance = composed(base, standardized(standardize, sets), sizes, proposal)
         near = nearest(base, standardized(standardize, cases), sims.sizes, standardized(standardize, sets), sizes)
         if len(near) == len(rows):
             break
         rows = near
     return np.random.default_rng([seed, 17]).multivariate_normal(mean, covariance, draws, method="cholesky")
+
+
+def straight(x: np.ndarray, sizes: np.ndarray, w: np.ndarray) -> tuple[Standardize, GaussianBase]:
+    """The line through cases (cases, set, x), and what their observations are standardised by for it."""
+    standardize = fit_standardize(x[np.arange(x.shape[1]) < sizes[:, None]])
+    return standardize, fit_gaussian_base(standardized(standardize, x), sizes, w)
 
 
 def likest(sims: Simulations, x: np.ndarray) -> np.ndarray:

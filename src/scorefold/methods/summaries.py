@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.methods.composed import ComposedPosterior
-from scorefold.methods.locate import lines
-from scorefold.networks.gaussian_base import fit_gaussian_base
-from scorefold.networks.standardize import fit_standardize, standardized
+from scorefold.methods.locate import lines, straight
+from scorefold.networks.standardize import standardized
 from scorefold.prior.proposal import Proposal
 from scorefold.simulation.cases import Simulations
 
@@ -75,9 +74,7 @@ def summarised(cases: Simulations, start: ComposedPosterior, region: Proposal) -
 def _unseen_density(cases: Simulations, x: np.ndarray) -> np.ndarray:
     """log N(w | μ(x), R) of unseen cases, up to a constant, by the base of the others."""
     w, unseen = cases.prior.to_normal(cases.theta), cases.origin % UNSEEN == 0
-    seen = x[~unseen]
-    standardize = fit_standardize(seen[np.arange(seen.shape[1]) < cases.sizes[~unseen, None]])
-    base = fit_gaussian_base(standardized(standardize, seen), cases.sizes[~unseen], w[~unseen])
+    standardize, base = straight(x[~unseen], cases.sizes[~unseen], w[~unseen])
     mu, inverse = lines(base, standardized(standardize, x[unseen]), cases.sizes[unseen])
     off = w[unseen] - mu
     density: np.ndarray = (np.linalg.slogdet(inverse)[1] - np.einsum("nd,nde,ne->n", off, inverse, off)) / 2
