@@ -101,6 +101,35 @@ def test_the_seed_decides():
     assert (one != other).any()
 
 
+class FarIsNotANumber(Exact):
+    """The same, but for observations beyond 100."""
+
+    def term(self, u, x):
+        return jnp.where(jnp.any(x > 100), jnp.nan, super().term(u, x))
+
+
+# The bounds of the conjugate Gaussian above, for three data sets.
+def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
+    monkeypatch.setattr(summed, "TOGETHER", 64)  # two data sets of 8 observations with 4 chains
+    x = np.stack([observed(8), observed(8) + 1, observed(8) - 2, np.full((8, 2), 1e3)])
+    with pytest.warns(UntrustworthyDraws, match="1 of 4"):
+        many = posterior(FarIsNotANumber()).sample_many(x, 1_000, seed=1)
+    precision = 1 + 8 / VARIANCES
+    mean, sd = x[:3].sum(1) / VARIANCES / precision, precision**-0.5
+    assert many.converged.tolist() == [True, True, True, False]
+    assert many.diverged.tolist() == [False, False, False, True]
+    assert (np.abs(many.theta[:3].mean(1) - mean) < 0.2 * sd).all()
+    assert (np.abs(many.theta[:3].std(1) / sd - 1) < 0.15).all()
+    assert np.isnan(many.theta[3]).all()
+
+
+def test_many_data_sets_by_variational_inference_come_one_after_the_other():
+    x = np.stack([observed(2), observed(2) + 1])
+    p = posterior(Exact(), sampler="vi")
+    many = p.sample_many(x, 50, seed=[3, 4])
+    assert (many.theta[1] == p.sample(x[1], 50, seed=4).theta).all()
+
+
 @pytest.mark.full
 def test_chains_in_different_modes_are_reported():
     """Modes 12 sd apart: eight chains fall on one side only once in 128 seeds, and not with this one."""

@@ -42,7 +42,7 @@ class NLE(Method):
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000
     """Of variational inference."""
-    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(1e-3,), steps=10_000))
+    training: Training = field(default_factory=lambda: Training(members=3, learning_rates=(1e-3,), steps=10_000))
 
     resumes: ClassVar[bool] = True
 

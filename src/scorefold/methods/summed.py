@@ -7,7 +7,7 @@ ones show as a large R̂, and the share of the draws in a mode is then the share
 reported, not repaired.
 
 Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n
-does not recompile.
+does not recompile. For many data sets the chains of several move side by side, as many as keep the machine busy.
 """
 
 import warnings
@@ -22,7 +22,7 @@ import numpy as np
 
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.methods import written
 from scorefold.methods.lessons import materials
 from scorefold.networks import line, standardize
@@ -49,6 +49,8 @@ CANDIDATES = 64
 """Prior draws from which a chain's start is picked."""
 SHORTEST = 500
 """Draws a chain."""
+TOGETHER, TOGETHER_ON_ACCELERATORS = 256, 16_384
+"""Terms computed together, of all chains of all data sets."""
 SMALLEST = 256
 """Draws by variational inference."""
 TARGET = 0.8
@@ -134,12 +136,9 @@ class SummedPosterior(Posterior):
         self, x: np.ndarray, draws: int, seed: tuple[int, int], *, sampler: str | None = None, chains: int | None = None
     ) -> Drawn:
         """By the method's sampler and number of chains, or those asked for."""
-        sampler = self.method.sampler if sampler is None else sampler
-        chains = self.method.chains if chains is None else chains
-        check_sampler(sampler, chains)
-        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
-        padded = np.concatenate([x, np.zeros((bucket(len(x)) - len(x), x.shape[1]))])
-        data = (jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)))
+        sampler, chains = self._chosen(sampler, chains)
+        key = _key(seed)
+        data = (_padded(x), jnp.asarray(len(x)))
         u: np.ndarray
         info: NutsInfo | VariationalInfo
         if sampler == "vi":
@@ -148,6 +147,59 @@ class SummedPosterior(Posterior):
             u, info = nuts_draws(_log_density, (self.terms, *data), self.prior.dim, draws, key, chains, self.method.warmup)
         warn(info, u)
         return Drawn(u, info, sampler)
+
+    def draw_many(
+        self,
+        x: np.ndarray,
+        draws: int,
+        seeds: Sequence[tuple[int, int]],
+        *,
+        sampler: str | None = None,
+        chains: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The chains of several data sets side by side; by variational inference one data set after the other.
+
+        The last few data sets are filled up with copies, so that their number does not matter to the compiler. Chains have the
+        keys they would have alone, but amplify rounding: draws agree with those of `draw` in law.
+        """
+        sampler, chains = self._chosen(sampler, chains)
+        if sampler == "vi":
+            return super().draw_many(x, draws, seeds, sampler=sampler)
+        padded, keys = _padded(x), jnp.stack([_key(seed) for seed in seeds])
+        room = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
+        together = max(1, room // (chains * padded.shape[1]))
+        u = np.full((len(x), draws, self.prior.dim), np.nan)
+        converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
+        for start in range(0, len(x), together):
+            rows = np.minimum(np.arange(start, start + together), len(x) - 1)
+            made = _chains_of_many(
+                self.terms, padded[rows], jnp.asarray(x.shape[1]), self.prior.dim, chains, self.method.warmup,
+                chain_length(draws, chains), keys[rows],
+            )  # fmt: skip
+            for i, one, divergent in zip(range(start, min(start + together, len(x))), *map(np.asarray, made), strict=False):
+                try:
+                    u[i], info = judged(one, divergent, draws, keys[i])
+                except Diverged:
+                    continue
+                converged[i], diverged[i] = info.converged, info.diverged
+        return u, converged, diverged
+
+    def _chosen(self, sampler: str | None, chains: int | None) -> tuple[str, int]:
+        """Those asked for, or the method's."""
+        sampler = self.method.sampler if sampler is None else sampler
+        chains = self.method.chains if chains is None else chains
+        check_sampler(sampler, chains)
+        return sampler, chains
+
+
+def _key(seed: tuple[int, int]) -> Key:
+    return jax.random.fold_in(new_key(int(seed[0])), seed[1])
+
+
+def _padded(x: np.ndarray) -> Float[Array, "... obs x"]:
+    """With zeros up to a bucket's size."""
+    missing = bucket(x.shape[-2]) - x.shape[-2]
+    return jnp.asarray(np.concatenate([x, np.zeros((*x.shape[:-2], missing, x.shape[-1]))], axis=-2), jnp.float32)
 
 
 LogDensity = Callable[[Theta, Any], Scalar]
@@ -175,15 +227,26 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> 
 def nuts_draws(
     log_density: LogDensity, data: Any, dim: int, draws: int, key: Key, chains: int, warmup: int
 ) -> tuple[np.ndarray, NutsInfo]:
-    """Draws picked at random from the chains, twice as long together as asked for or more, and how the chains agree."""
+    """Draws picked at random from the chains, and how the chains agree."""
+    u, divergent = _chains(log_density, data, dim, chains, warmup, chain_length(draws, chains), key)
+    return judged(np.asarray(u), np.asarray(divergent), draws, key)
+
+
+def chain_length(draws: int, chains: int) -> int:
+    """Draws a chain, so that there are twice as many together as asked for, or more."""
     length = SHORTEST
     while length * chains < 2 * draws:
         length *= 2
-    u, divergent = map(np.asarray, _chains(log_density, data, dim, chains, warmup, length, key))
+    return length
+
+
+def judged(u: np.ndarray, divergent: np.ndarray, draws: int, key: Key) -> tuple[np.ndarray, NutsInfo]:
+    """Draws picked at random from chains (chains, length, dim), and how the chains agree; Diverged where they are no use."""
+    chains, length, dim = u.shape
     u = u.astype(np.float64)
     r_hat, ess = agreement(u)
     if not np.isfinite(u).all() or not np.isfinite(r_hat):
-        raise ScorefoldError(
+        raise Diverged(
             "the chains did not move, or ran into values that are not numbers. Training has failed, or the observations are "
             "unlike any simulation; look at posterior.history."
         )
@@ -196,11 +259,10 @@ def nuts_draws(
     return picked, NutsInfo(r_hat, ess, count, chains, length, converged, diverged)
 
 
-@eqx.filter_jit
-def _chains(
+def _all_chains(
     log_density: LogDensity, data: Any, dim: int, chains: int, warmup: int, length: int, key: Key
 ) -> tuple[Float[Array, "chains length dim"], Array]:
-    """Every chain from its start, and where they diverged; compiled once per bucket of observations."""
+    """Every chain from its start, and where they diverged."""
     with jax.default_matmul_precision("highest"):
 
         def one(key: Key) -> tuple[Array, Array]:
@@ -212,6 +274,22 @@ def _chains(
             return chain(lambda u: -log_density(u, data), warmup, length, TARGET, start, key_chain)
 
         return jax.vmap(one)(jax.random.split(key, chains))
+
+
+_chains = eqx.filter_jit(_all_chains)
+"""Compiled once per bucket of observations."""
+
+
+@eqx.filter_jit
+def _chains_of_many(
+    terms: Terms, x: Float[Array, "sets obs x"], n: Array, dim: int, chains: int, warmup: int, length: int, keys: Array
+) -> tuple[Float[Array, "sets chains length dim"], Array]:
+    """Those of each data set."""
+
+    def one(x: Array, key: Key) -> tuple[Array, Array]:
+        return _all_chains(_log_density, (terms, x, n), dim, chains, warmup, length, key)
+
+    return jax.vmap(one)(x, keys)
 
 
 def variational_draws(
