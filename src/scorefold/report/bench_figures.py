@@ -45,7 +45,9 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     plain = [r for r in records if not r["cell"]["sampler"] and not r["cell"]["conservative"]]
     compared = [r for r in plain if r["cell"]["task"] not in SHOWN] or plain
     grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE]
-    study = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
+    sized = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
+    studied = [n for n in values(sized, "n") if len(values(pick(sized, n=n), "m")) > 2]
+    study = [r for r in sized if r["cell"]["n"] in studied]
     same = [r for r in grid if r["cell"]["setting"] == "paper" and r["cell"]["budget"] == STUDY_BUDGET]
     constrained = [r for r in records if r["cell"]["conservative"]]
     sampled = [r for r in records if r["cell"]["sampler"]]
@@ -54,7 +56,7 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
         if grid:
             found[f"budget_{metric}"] = lines(grid, "budget", "n", metric)
             found[f"n_{metric}"] = lines(grid, "n", "budget", metric)
-        if len(values(study, "m")) > 2:
+        if study:
             found[f"sets_{metric}"] = lines(study, "m", "n", metric, _by_setting)
     if constrained:
         found["conservative"] = lines([*_beside(same, constrained), *constrained], "n", "budget", "mmd2")
