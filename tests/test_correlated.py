@@ -76,6 +76,19 @@ def test_single_score_is_the_slope_of_the_log_density(gamma):
         np.testing.assert_allclose(ours, slope, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_the_scores_jacobian_is_the_log_densitys_hessian(gamma):
+    u, x = cases(gamma)
+    both = (jax.jacfwd(correlated.single_score), jax.hessian(correlated.single_log_density))
+    ours, theirs = (jax.jit(jax.vmap(one, in_axes=(0, 0, None)))(*float32(u, x, gamma)) for one in both)
+    np.testing.assert_allclose(ours, theirs, rtol=5e-3, atol=5e-3)
+
+
+def test_the_scores_derivative_is_known_in_u_alone():
+    with pytest.raises(NotImplementedError, match="in u alone"):
+        jax.jacfwd(correlated.single_score, argnums=1)(*float32(np.zeros(5), np.zeros(5), 0.5))
+
+
 def test_single_score_without_signal_is_the_priors():
     u, x = cases(1e-4)
     np.testing.assert_allclose(scores(*float32(u, x, 0.0)), -u, atol=1e-6)
