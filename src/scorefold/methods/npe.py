@@ -70,7 +70,7 @@ class NPE(Method):
     """Let the flow learn only what a Gaussian fit leaves over; off: the paper's network."""
     embedding: str | Embedding | None = None
     """For series and images, as in `NPSE`."""
-    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(5e-4,)))
+    training: Training = field(default_factory=lambda: Training(members=3, learning_rates=(1e-3,), steps=10_000))
 
     resumes: ClassVar[bool] = True
 
