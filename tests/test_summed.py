@@ -110,6 +110,7 @@ class FarIsNotANumber(Exact):
 
 # The bounds of the conjugate Gaussian above, for three data sets.
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(summed, "TOGETHER", 64)  # two data sets of 8 observations with 4 chains
     x = np.stack([observed(8), observed(8) + 1, observed(8) - 2, np.full((8, 2), 1e3)])
     with pytest.warns(UntrustworthyDraws, match="1 of 4"):
@@ -123,9 +124,10 @@ def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     assert np.isnan(many.theta[3]).all()
 
 
-def test_many_data_sets_by_variational_inference_come_one_after_the_other():
+@pytest.mark.parametrize("sampler", summed.SAMPLERS)
+def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
     x = np.stack([observed(2), observed(2) + 1])
-    p = posterior(Exact(), sampler="vi")
+    p = posterior(Exact(), sampler=sampler)
     many = p.sample_many(x, 50, seed=[3, 4])
     assert (many.theta[1] == p.sample(x[1], 50, seed=4).theta).all()
 

@@ -7,7 +7,7 @@ ones show as a large R̂, and the share of the draws in a mode is then the share
 reported, not repaired.
 
 Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n
-does not recompile. For many data sets the chains of several move side by side, as many as keep the machine busy.
+does not recompile. On an accelerator the chains of many data sets move side by side; cores gain nothing by that.
 """
 
 import warnings
@@ -49,8 +49,8 @@ CANDIDATES = 64
 """Prior draws from which a chain's start is picked."""
 SHORTEST = 500
 """Draws a chain."""
-TOGETHER, TOGETHER_ON_ACCELERATORS = 256, 16_384
-"""Terms computed together, of all chains of all data sets."""
+TOGETHER = 16_384
+"""Terms computed together on an accelerator, of all chains of all data sets."""
 SMALLEST = 256
 """Draws by variational inference."""
 TARGET = 0.8
@@ -157,17 +157,16 @@ class SummedPosterior(Posterior):
         sampler: str | None = None,
         chains: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The chains of several data sets side by side; by variational inference one data set after the other.
+        """On an accelerator the chains of several data sets side by side; otherwise one data set after the other.
 
-        The last few data sets are filled up with copies, so that their number does not matter to the compiler. Chains have the
+        Data sets are filled up with copies to a power of two, so that few programs serve any number of them. Chains have the
         keys they would have alone, but amplify rounding: draws agree with those of `draw` in law.
         """
         sampler, chains = self._chosen(sampler, chains)
-        if sampler == "vi":
-            return super().draw_many(x, draws, seeds, sampler=sampler)
+        if sampler == "vi" or jax.default_backend() == "cpu":
+            return super().draw_many(x, draws, seeds, sampler=sampler, chains=chains)
         padded, keys = _padded(x), jnp.stack([_key(seed) for seed in seeds])
-        room = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
-        together = max(1, room // (chains * padded.shape[1]))
+        together = max(1, min(TOGETHER // (chains * padded.shape[1]), 1 << (len(x) - 1).bit_length()))
         u = np.full((len(x), draws, self.prior.dim), np.nan)
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
