@@ -9,6 +9,7 @@ A method's draws are kept in --keep, and are not made again by a run with the sa
 """
 
 import argparse
+import hashlib
 import json
 import time
 import warnings
@@ -20,6 +21,7 @@ import numpy as np
 import scorefold as sf
 from scorefold import methods, tasks
 from scorefold.diagnostics.c2st import c2st
+from scorefold.methods.method import Method
 from scorefold.report.canvas import save
 from scorefold.report.clouds import clouds
 
@@ -27,15 +29,18 @@ LABELS = {"f-npse": "F-NPSE", "pf-npse": "PF-NPSE", "npse": "NPSE", "npe": "NPE"
 SET_SIZES = {"f-npse": 1, "pf-npse": 3, "nle": 1, "nre": 1}
 
 
+def configured(method: str, chains: int) -> Method:
+    """The default settings, but for the number of chains."""
+    found = methods.get(method)
+    return replace(found, chains=chains) if method in ("nle", "nre") else found
+
+
 def drawn(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
     """The draws for every n, and a line on how they came about."""
     task = tasks.get("bimodal")
     sims = sf.simulate(task.prior, task.simulator, chosen.budget, SET_SIZES.get(method, max(data)), seed=chosen.seed)
-    configured = methods.get(method)
-    if method in ("nle", "nre"):
-        configured = replace(configured, chains=chosen.chains)
     started = time.perf_counter()
-    posterior = sf.fit(sims, configured, seed=chosen.seed)
+    posterior = sf.fit(sims, configured(method, chosen.chains), seed=chosen.seed)
     seen = {"train s": round(time.perf_counter() - started, 1)}
     draws = {n: posterior.sample(x, chosen.draws, seed=chosen.seed) for n, x in data.items()}
     seen["draw s"] = [round(d.seconds, 1) for d in draws.values()]
@@ -48,8 +53,9 @@ def drawn(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) 
 
 def kept(method: str, chosen: argparse.Namespace, data: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
     """The same, from the folder of kept draws where they are."""
-    numbers = (chosen.budget, chosen.draws, chosen.chains, chosen.seed, chosen.observations, *data)
-    path = chosen.keep / f"{method}-{'-'.join(map(str, numbers))}.npz"
+    numbers = (chosen.budget, chosen.draws, chosen.seed, chosen.observations, *data)
+    settings = hashlib.sha256(repr(configured(method, chosen.chains)).encode()).hexdigest()[:8]
+    path = chosen.keep / f"{method}-{settings}-{'-'.join(map(str, numbers))}.npz"
     if not path.exists():
         draws = drawn(method, chosen, data)
         chosen.keep.mkdir(parents=True, exist_ok=True)

@@ -82,6 +82,15 @@ def test_a_study_of_some_tasks_shows_those_side_by_side():
     assert {panel.get_subplotspec().rowspan.start for panel in panels} == {0}
 
 
+def test_set_sizes_are_shown_where_there_are_three_or_more():
+    at = "training=0,parameters=1000,budget=10000,setting=paper,sampler=,conservative=False"
+    records = pretended("paper", f"task=gaussian,task=mixture,method=f-npse,method=pf-npse,{at}")
+    kept = [r for r in records if r["cell"]["m"] in (1, 6) or (r["cell"]["n"] == 22 and r["cell"]["task"] == "gaussian")]
+    (panel,) = all_figures(kept)["sets_c2st"].axes
+    assert panel.get_title() == "Gaussian\nn = 22"
+    assert "sets_c2st" not in all_figures([r for r in kept if r["cell"]["n"] == 8])
+
+
 def test_squared_mmd_is_on_a_scale_of_roots(figures):
     for panel in figures["budget_mmd2"].axes:
         ticks, to_pixels = panel.get_yticks(), panel.transData.transform

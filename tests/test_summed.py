@@ -111,7 +111,8 @@ class FarIsNotANumber(Exact):
 # The bounds of the conjugate Gaussian above, for three data sets.
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(summed, "TOGETHER", 64)  # two data sets of 8 observations with 4 chains
+    monkeypatch.setattr(summed, "TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one and two copies
+    monkeypatch.delattr(summed, "_chains")
     x = np.stack([observed(8), observed(8) + 1, observed(8) - 2, np.full((8, 2), 1e3)])
     with pytest.warns(UntrustworthyDraws, match="1 of 4"):
         many = posterior(FarIsNotANumber()).sample_many(x, 1_000, seed=1)

@@ -10,7 +10,7 @@ class SimulatorError(ScorefoldError):
 
 
 class Diverged(ScorefoldError):
-    """The sampler's draws are not numbers."""
+    """The sampler's draws are not numbers, or its chains did not move."""
 
 
 class ModelError(ScorefoldError):

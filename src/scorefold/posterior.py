@@ -258,7 +258,8 @@ class Posterior(ABC):
     def sample_many(self, x_obs: Any, draws: int = 100, seed: int | Sequence[int] = 0, **how: Any) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
-        With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding. One
+        With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding (which
+        the chains of NLE and NRE amplify on an accelerator). One
         warning says how many data sets did not converge; which ones is in the result.
         """
         settings.count("draws", draws, 1)

@@ -1,8 +1,9 @@
 """What to run: a preset → cells.
 
 A cell is one posterior compared with the true one: a task, a method and how it is set, a budget, a training and a set of
-n observations. Its record is a function of this description alone. Trainings of one configuration are one compiled program
-that stops when all of them have, so who is trained together belongs to the description too.
+n observations. Its record is a function of this description alone, up to an accelerator's rounding. Trainings of one
+configuration are one compiled program that stops when all of them have, so who is trained together belongs to the description
+too.
 
 Training r of R is evaluated on parameter draws of its own, P of them: `task.observe(n, 1000 + 6 r + p)`.
 """

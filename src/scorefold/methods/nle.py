@@ -1,7 +1,8 @@
 """Neural likelihood estimation: a conditional flow q(x|u), summed over observations.
 
-The flow is trained on single observations by maximum likelihood; for n of them log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j
-log q(x_j|u) + constant, drawn from by NUTS or variational inference (`summed.py`).
+Flows q_k are trained on single observations by maximum likelihood, each with other cases unseen; for n observations
+log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by NUTS or variational inference
+(`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree, which is left out.
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """

@@ -23,7 +23,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.methods import written
 from scorefold.methods.lessons import Material, materials
 from scorefold.methods.method import Method
@@ -186,7 +186,7 @@ class FlowPosterior(Posterior):
         )
         u = np.asarray(made, np.float64)[:draws]
         if not np.isfinite(u).all():
-            raise ScorefoldError("the flow's draws are not finite. Training has failed; look at posterior.history.")
+            raise Diverged("the flow's draws are not finite. Training has failed; look at posterior.history.")
         farthest = float(np.abs(u).max())
         info = FlowInfo(farthest, converged=farthest <= FARTHEST, diverged=farthest > FARTHEST)
         if info.diverged:

@@ -49,8 +49,8 @@ CANDIDATES = 64
 """Prior draws from which a chain's start is picked."""
 SHORTEST = 500
 """Draws a chain."""
-TOGETHER = 16_384
-"""Terms computed together on an accelerator, of all chains of all data sets."""
+TOGETHER, FEWEST = 16_384, 8
+"""On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 SMALLEST = 256
 """Draws by variational inference."""
 TARGET = 0.8
@@ -159,14 +159,15 @@ class SummedPosterior(Posterior):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """On an accelerator the chains of several data sets side by side; otherwise one data set after the other.
 
-        Data sets are filled up with copies to a power of two, so that few programs serve any number of them. Chains have the
-        keys they would have alone, but amplify rounding: draws agree with those of `draw` in law.
+        They are filled up with copies to 8, 16, 32 …, so that few programs serve any number of data sets. Chains have the keys
+        they would have alone, but amplify rounding: draws agree with those of `draw` in law.
         """
         sampler, chains = self._chosen(sampler, chains)
         if sampler == "vi" or jax.default_backend() == "cpu":
             return super().draw_many(x, draws, seeds, sampler=sampler, chains=chains)
         padded, keys = _padded(x), jnp.stack([_key(seed) for seed in seeds])
-        together = max(1, min(TOGETHER // (chains * padded.shape[1]), 1 << (len(x) - 1).bit_length()))
+        room = max(1, TOGETHER // (chains * min(CHUNK, padded.shape[1])))
+        together = min(room, max(FEWEST, 1 << (len(x) - 1).bit_length()))
         u = np.full((len(x), draws, self.prior.dim), np.nan)
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
@@ -301,7 +302,7 @@ def variational_draws(
     fitted = _variational(log_density, data, dim, size, steps, key)
     u, bound, log_weights = (np.asarray(part, np.float64) for part in fitted)
     if not np.isfinite(u).all():
-        raise ScorefoldError("variational inference ran into values that are not numbers. Use sampler='nuts', or train again.")
+        raise Diverged("variational inference ran into values that are not numbers. Use sampler='nuts', or train again.")
     shape = tail_shape(log_weights)
     diverged = bool(np.abs(u).max() > FARTHEST)
     return u[:draws], VariationalInfo(shape, bound, shape < TAIL and not diverged, diverged)

@@ -46,8 +46,8 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     compared = [r for r in plain if r["cell"]["task"] not in SHOWN] or plain
     grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE]
     sized = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
-    studied = [n for n in values(sized, "n") if len(values(pick(sized, n=n), "m")) > 2]
-    study = [r for r in sized if r["cell"]["n"] in studied]
+    panels = [pick(sized, task=task, n=n) for task, n in product(values(sized, "task"), values(sized, "n"))]
+    study = [r for panel in panels if len(values(panel, "m")) > 2 for r in panel]
     same = [r for r in grid if r["cell"]["setting"] == "paper" and r["cell"]["budget"] == STUDY_BUDGET]
     constrained = [r for r in records if r["cell"]["conservative"]]
     sampled = [r for r in records if r["cell"]["sampler"]]

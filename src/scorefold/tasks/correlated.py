@@ -82,15 +82,15 @@ def single_score(u: Theta, x: Observation, gamma: Scalar) -> Theta:
 
 
 def _single_score_jvp(primals: tuple[Theta, Observation, Scalar], tangents: tuple[Any, Any, Any]) -> tuple[Theta, Theta]:
-    """With the Jacobian E[∂slope] + Cov[slope] - I under p_t(z|u, x), so that no node has to be kept for it."""
+    """With the Jacobian E[∂slope] + Cov[slope] - I under p_t(z|u, x): once it is known, the nodes need not be kept."""
     if not all(isinstance(tangent, SymbolicZero) for tangent in tangents[1:]):
         raise NotImplementedError("the score's derivative is known in u alone")
     given = _given_z(*primals)
     p = jax.nn.softmax(given.log_p)
     slope = p @ given.slope
-    off = given.slope - slope
-    moved = tangents[0]
-    return slope - primals[0], (p @ given.curvature) * moved + jnp.einsum("z,zi,zj,j", p, off, off, moved) - moved
+    around = given.slope - slope
+    jacobian = jnp.diag(p @ given.curvature) + jnp.einsum("z,zi,zj->ij", p, around, around) - jnp.eye(DIM)
+    return slope - primals[0], jacobian @ tangents[0]
 
 
 single_score.defjvp(_single_score_jvp, symbolic_zeros=True)
