@@ -259,8 +259,8 @@ class Posterior(ABC):
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
         With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding (which
-        the chains of NLE and NRE amplify on an accelerator). One
-        warning says how many data sets did not converge; which ones is in the result.
+        the chains of NLE and NRE amplify on an accelerator). One warning says how many data sets did not converge; which ones
+        is in the result.
         """
         settings.count("draws", draws, 1)
         own = list(seed) if isinstance(seed, list | tuple) else None

@@ -5,9 +5,10 @@ within one set, `dim` parameters, `x` the features of one observation, `cases` t
 noise levels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Scalar = Float[Array, ""]
@@ -26,4 +27,20 @@ def new_key(seed: int) -> Key:
     return key
 
 
-__all__ = ["Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "new_key"]
+def draw_key(seed: tuple[int, int]) -> Key:
+    """The key of one data set's draws: the seed asked for, and which of several data sets it is."""
+    return jax.random.fold_in(new_key(int(seed[0])), seed[1])
+
+
+def draw_keys(seeds: Sequence[tuple[int, int]]) -> Array:
+    """The same for many data sets, most of which share the seed asked for."""
+    firsts = {first: i for i, first in enumerate(dict.fromkeys(first for first, _ in seeds))}
+    keys = jnp.stack([new_key(int(first)) for first in firsts])
+    which = jnp.array([firsts[first] for first, _ in seeds])
+    return jax.vmap(jax.random.fold_in)(keys[which], jnp.array([second for _, second in seeds]))
+
+
+__all__ = [
+    "Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "draw_key", "draw_keys",
+    "new_key",
+]  # fmt: skip

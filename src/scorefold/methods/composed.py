@@ -26,7 +26,7 @@ from scorefold.sets import SetScores
 from scorefold.train.control import knots_of
 from scorefold.train.partition import PartitionTable, cut
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Key, new_key
+from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
@@ -122,7 +122,7 @@ class ComposedPosterior(Posterior):
         set_size: int | str | None = None,
     ) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
-        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
+        key = draw_key(seed)
         padded, how = self._arrange(x[None], [seed], rule, sampler, set_size)
         padded, count = padded._replace(x=padded.x[0]), how.sets
         precision, projected = None, 0.0
@@ -166,7 +166,7 @@ class ComposedPosterior(Posterior):
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
         padded, how = self._arrange(x, seeds, rule, sampler, set_size)
-        keys = _keys(seeds)
+        keys = draw_keys(seeds)
         cloud = cloud_size(draws, self.prior.dim)
         room = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
         together = max(1, room // cloud)
@@ -352,14 +352,6 @@ def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator
     padded = np.zeros((len(sizes), width, x.shape[1]))
     padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes
-
-
-def _keys(seeds: Sequence[tuple[int, int]]) -> Array:
-    """The key of each data set, as `draw` makes it from its seed."""
-    firsts = {first: i for i, first in enumerate(dict.fromkeys(first for first, _ in seeds))}
-    keys = jnp.stack([new_key(int(first)) for first in firsts])
-    which = jnp.array([firsts[first] for first, _ in seeds])
-    return jax.vmap(jax.random.fold_in)(keys[which], jnp.array([second for _, second in seeds]))
 
 
 def cloud_size(draws: int, dim: int) -> int:

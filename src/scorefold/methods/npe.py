@@ -41,7 +41,7 @@ from scorefold.train.cases import Cases, thinned
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective, train
 from scorefold.train.training import History, Training
-from scorefold.types import Array, Cloud, Key, Scalar, new_key
+from scorefold.types import Array, Cloud, Key, Scalar, draw_key
 
 SMALLEST = 256
 """Draws made together, doubled until they are as many as asked for."""
@@ -176,7 +176,7 @@ class FlowPosterior(Posterior):
                 f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} "
                 "or more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
             )
-        key = jax.random.fold_in(new_key(int(seed[0])), seed[1])
+        key = draw_key(seed)
         padded = np.concatenate([x, np.zeros((largest - len(x), x.shape[1]))])
         size = SMALLEST
         while size < draws:

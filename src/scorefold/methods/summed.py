@@ -40,7 +40,7 @@ from scorefold.simulation.cases import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective, train
 from scorefold.train.training import History
-from scorefold.types import Array, Float, Key, Observation, Scalar, Theta, new_key
+from scorefold.types import Array, Float, Key, Observation, Scalar, Theta, draw_key, draw_keys
 
 SAMPLERS = ("nuts", "vi")
 CHUNK = 64
@@ -137,7 +137,7 @@ class SummedPosterior(Posterior):
     ) -> Drawn:
         """By the method's sampler and number of chains, or those asked for."""
         sampler, chains = self._chosen(sampler, chains)
-        key = _key(seed)
+        key = draw_key(seed)
         data = (_padded(x), jnp.asarray(len(x)))
         u: np.ndarray
         info: NutsInfo | VariationalInfo
@@ -165,9 +165,9 @@ class SummedPosterior(Posterior):
         sampler, chains = self._chosen(sampler, chains)
         if sampler == "vi" or jax.default_backend() == "cpu":
             return super().draw_many(x, draws, seeds, sampler=sampler, chains=chains)
-        padded, keys = _padded(x), jnp.stack([_key(seed) for seed in seeds])
+        padded, keys = _padded(x), draw_keys(seeds)
         room = max(1, TOGETHER // (chains * min(CHUNK, padded.shape[1])))
-        together = min(room, max(FEWEST, 1 << (len(x) - 1).bit_length()))
+        together = min(room, max(FEWEST, bucket(len(x))))
         u = np.full((len(x), draws, self.prior.dim), np.nan)
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
@@ -190,10 +190,6 @@ class SummedPosterior(Posterior):
         chains = self.method.chains if chains is None else chains
         check_sampler(sampler, chains)
         return sampler, chains
-
-
-def _key(seed: tuple[int, int]) -> Key:
-    return jax.random.fold_in(new_key(int(seed[0])), seed[1])
 
 
 def _padded(x: np.ndarray) -> Float[Array, "... obs x"]:
