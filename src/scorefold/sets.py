@@ -100,7 +100,8 @@ class SetScores(eqx.Module):
 
     def over_chunks(self, draws: int, add: Callable[[Int[Array, "chunk"], Float[Array, "chunk"]], Sums]) -> Sums:
         """Σ of add(which sets, 1 for a set and 0 for padding), over as many chunks as there are sets."""
-        length = min(self.at_once(draws), len(self.group))
+        room = len(self.group)
+        length = -(-room // -(-room // self.at_once(draws)))  # chunks of one size, so that the last is as full as the others
 
         def one(start: Int[Array, ""]) -> Sums:
             index = start + jnp.arange(length)
