@@ -3,6 +3,7 @@
     python benchmarks/samplers.py                          # the defaults
     python benchmarks/samplers.py --all                    # every pair of rule and sampler (an accelerator helps)
     python benchmarks/samplers.py --rules gauss-pilots --samplers ddim flow --tasks mixture --n 8 30
+    python benchmarks/samplers.py --plot benchmarks/results/samplers.csv   # docs/samplers.png from a table that is there
 
 Means over data sets (some served to choose the damped rule's batch, none to tune another default) of C2ST (0.5 is perfect; the
 largest of the data sets follows), of the shift of the means in posterior sd, of the ratio of the sds, and of how often the run
@@ -21,6 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.patches import Rectangle
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Gauss, Rule, Tempered
@@ -31,6 +33,7 @@ from scorefold.methods.composed import pilot_precisions
 from scorefold.networks.score import Shape
 from scorefold.noise import Level, levels
 from scorefold.pairing import pair
+from scorefold.report.canvas import INK, figure_of, save
 from scorefold.sample import SAMPLERS, Flow, Langevin, Metropolis, Sampler, Transitions
 from scorefold.sets import SetScores
 from scorefold.tasks.exact import ExactSets, exact_sets
@@ -122,6 +125,42 @@ def pairs(rules: list[str], samplers: list[str]) -> list[tuple[str, str]]:
     return found
 
 
+def plot(table: Path, path: Path) -> None:
+    """Pairs down, tasks and n across, C2ST in colour; a frame where most data sets said that they had not converged."""
+    with table.open(newline="") as file:
+        cells = {
+            (r["rule"], r["sampler"], r["task"], int(r["n"])): (float(r["c2st"]), float(r["converged"]))
+            for r in csv.DictReader(file)
+        }
+    words = [both for both in itertools.product(RULES, SAMPLERS) if any(cell[:2] == both for cell in cells)]
+    names, sizes = list(dict.fromkeys(cell[2] for cell in cells)), sorted({cell[3] for cell in cells})
+    figure = figure_of(3 + 0.52 * len(names) * len(sizes), 1 + 0.34 * len(words))
+    row = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    for axes, name in zip(row, names, strict=True):
+        shown = np.array([[cells.get((*both, name, n), (np.nan, 1.0)) for n in sizes] for both in words])
+        image = axes.imshow(shown[..., 0], cmap="YlOrRd", vmin=0.5, vmax=1.0, aspect="auto")
+        for (i, j), value in np.ndenumerate(shown[..., 0]):
+            if np.isfinite(value):
+                axes.text(j, i, f"{value:.2f}"[1:] if value < 0.995 else "1", ha="center", va="center", fontsize=8.5,
+                          color="white" if value > 0.82 else INK)  # fmt: skip
+            if shown[i, j, 1] < 0.5:
+                axes.add_patch(Rectangle((j - 0.46, i - 0.44), 0.92, 0.88, fill=False, ec=INK, lw=0.9, zorder=3))
+        axes.set_title(name, fontsize=11, color=INK)
+        axes.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes], fontsize=8.5)
+        axes.set_xlabel("n", fontsize=9)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        for i in range(1, len(words)):
+            if words[i][0] != words[i - 1][0]:
+                axes.axhline(i - 0.5, color="white", lw=4)
+    row[0].set_yticks(range(len(words)), [f"{rule}  ·  {sampler}" for rule, sampler in words], fontsize=9)
+    bar = figure.colorbar(image, ax=row, shrink=0.6, pad=0.01)
+    bar.set_label("C2ST", fontsize=9)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=8.5, length=0)
+    print(f"wrote {save(figure, path)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["gaussian", "mixture", "bimodal", "correlated"])
@@ -132,7 +171,11 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="every rule and every sampler")
     parser.add_argument("--threads", type=int, default=1, help="pairs of rule and sampler at a time")
     parser.add_argument("--out", type=Path, help="write the table there too, as CSV")
+    parser.add_argument("--plot", type=Path, help="no runs: a picture of this table")
+    parser.add_argument("--picture", type=Path, default=Path("docs/samplers.png"), help="where it goes")
     chosen = parser.parse_args()
+    if chosen.plot:
+        return plot(chosen.plot, chosen.picture)
     if chosen.all:
         chosen.rules, chosen.samplers = [r for r in RULES if r != "gauss"], list(SAMPLERS)
     print(f"{jax.devices()[0].device_kind}; {chosen.sets} data sets a cell, {DRAWS:,} draws")
@@ -145,6 +188,7 @@ def main() -> None:
             writer = csv.writer(file)
             writer.writerow(Row._fields)
             writer.writerows([*row[:4], *(f"{value:.4f}" for value in row[4:])] for row in found)
+    return None
 
 
 if __name__ == "__main__":

@@ -189,6 +189,18 @@ def test_unknown_executors_are_refused(text):
         parse_executor(text)
 
 
+def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp_path, monkeypatch):
+    (tmp_path / RECORDS).write_bytes((folder / RECORDS).read_bytes())
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    monkeypatch.setenv(name, "")  # so that it is put back
+    monkeypatch.delenv(name)
+    drive(TINY, tmp_path, executor="processes=1")
+    assert os.environ[name] == "false"
+    monkeypatch.setenv(name, "true")
+    drive(TINY, tmp_path, executor="processes=1")
+    assert os.environ[name] == "true"
+
+
 @pytest.mark.full
 def test_worker_processes_write_the_same_records(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")

@@ -6,6 +6,7 @@ are the same, since each is a function of its cell.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -56,6 +57,11 @@ def parse_executor(text: str) -> tuple[str, str]:
     return kind, argument
 
 
+def share_accelerator() -> None:
+    """Let no process take an accelerator's memory beforehand, this one (if JAX has not started) and those it starts."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+
 def _local(groups: Groups, argument: str, watch: Watch | None) -> Stream:
     from scorefold.bench.run import run_group
 
@@ -75,6 +81,7 @@ def _processes(groups: Groups, argument: str, watch: Watch | None) -> Stream:
 
     from scorefold.bench.run import collect
 
+    share_accelerator()
     # Fresh interpreters: a fork of a process in which JAX runs threads may hang.
     with ProcessPoolExecutor(int(argument), multiprocessing.get_context("spawn")) as pool:
         futures = {pool.submit(collect, cells): group for group, cells in groups.items()}

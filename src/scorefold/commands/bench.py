@@ -42,6 +42,7 @@ def plan(preset: Preset = "paper", only: Only = "") -> None:
         table.add_row(name, f"{len(own):,}", f"{_trainings(own):,}", *times)
     console.print(table)
     console.print("\nThe times are rough; trainings that several parts share are counted in each of them, once in all.")
+    console.print("Those of a GPU are for one process. Nine (--executor processes=9) took about a quarter of that.")
 
 
 @app.command()
@@ -54,10 +55,12 @@ def run(
     ] = "local",
 ) -> None:
     """Run a preset's cells, as far as they have no record in the folder yet."""
-    from scorefold.bench.drive import drive, missing, parse_executor
+    from scorefold.bench.drive import drive, missing, parse_executor, share_accelerator
 
-    cells, console = _cells(preset, only), _console()
     usage.known("--executor", lambda: parse_executor(executor))
+    if parse_executor(executor)[0] == "processes":
+        share_accelerator()  # before JAX starts
+    cells, console = _cells(preset, only), _console()
     usage.folder(out)
     left = missing(cells, out)
     console.print(
