@@ -3,6 +3,7 @@
     python benchmarks/samplers.py                          # the defaults
     python benchmarks/samplers.py --all                    # every pair of rule and sampler (an accelerator helps)
     python benchmarks/samplers.py --rules gauss-pilots --samplers ddim flow --tasks mixture --n 8 30
+    python benchmarks/samplers.py --rules tempered --samplers "langevin a=1" "langevin L=20" --n 1 8 30
     python benchmarks/samplers.py --plot benchmarks/results/samplers.csv   # docs/samplers.png from a table that is there
 
 Means over data sets (some served to choose the damped rule's batch, none to tune another default) of C2ST (0.5 is perfect; the
@@ -41,6 +42,8 @@ from scorefold.tasks.task import Task
 
 DRAWS = 1_000
 FIRST_SEED = 500
+VARIANTS: dict[str, Sampler] = {"langevin a=1": Langevin(a=1.0), "langevin L=20": Langevin(steps=20)}
+"""Algorithm 1 with longer and with more steps."""
 EXACT = Shape(dim=0, x=0, largest_set=1, conservative=True)
 """Exact scores are gradients, so every sampler may use them."""
 
@@ -89,7 +92,7 @@ def rows(words: tuple[str, str], task: Task, chosen: argparse.Namespace) -> list
     """One rule and sampler on one task: every n runs through the same compiled program."""
     results = []
     for n in chosen.n:
-        rule, sampler = pair(*(None if word == "default" else word for word in words), n, EXACT)
+        rule, sampler = pair(*meant(words), n, EXACT)
         if words[0] == "damped" and n <= Damped().batch:
             continue  # the diffused rule
         paper = isinstance(rule, Tempered) or isinstance(sampler, Langevin | Transitions)
@@ -113,12 +116,18 @@ def rows(words: tuple[str, str], task: Task, chosen: argparse.Namespace) -> list
     return results
 
 
+def meant(words: tuple[str, str]) -> tuple[str | None, str | Sampler | None]:
+    """What `pair` takes for a rule's and a sampler's word."""
+    rule, sampler = words
+    return None if rule == "default" else rule, None if sampler == "default" else VARIANTS.get(sampler, sampler)
+
+
 def pairs(rules: list[str], samplers: list[str]) -> list[tuple[str, str]]:
     """The valid ones for several sets; the defaults, for any number."""
     found = []
     for rule, sampler in itertools.product(rules, samplers):
         try:
-            pair(*(None if word == "default" else word for word in (rule, sampler)), 2, EXACT)
+            pair(*meant((rule, sampler)), 2, EXACT)
         except ScorefoldError:
             continue
         found.append((rule, sampler))
@@ -133,6 +142,8 @@ def plot(table: Path, path: Path) -> None:
             for r in csv.DictReader(file)
         }
     words = [both for both in itertools.product(RULES, SAMPLERS) if any(cell[:2] == both for cell in cells)]
+    if not words:
+        raise SystemExit(f"expected rows with rules and samplers by name in {table}; got none. Write them with --all --out.")
     names, sizes = list(dict.fromkeys(cell[2] for cell in cells)), sorted({cell[3] for cell in cells})
     figure = figure_of(3 + 0.52 * len(names) * len(sizes), 1 + 0.34 * len(words))
     row = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
@@ -167,7 +178,7 @@ def main() -> None:
     parser.add_argument("--n", nargs="+", type=int, default=[1, 8, 30, 300, 1000])
     parser.add_argument("--sets", type=int, default=3, help="data sets per cell")
     parser.add_argument("--rules", nargs="+", default=["default"], choices=[r for r in RULES if r != "gauss"])
-    parser.add_argument("--samplers", nargs="+", default=["default"], choices=list(SAMPLERS))
+    parser.add_argument("--samplers", nargs="+", default=["default"], choices=[*SAMPLERS, *VARIANTS])
     parser.add_argument("--all", action="store_true", help="every rule and every sampler")
     parser.add_argument("--threads", type=int, default=1, help="pairs of rule and sampler at a time")
     parser.add_argument("--out", type=Path, help="write the table there too, as CSV")

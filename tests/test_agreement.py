@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import agreement
-from agreement import AGREES, DISAGREES, FEW, UNDECIDED, contest, estimate, every, findings, markdown, within
+from agreement import AGREES, DISAGREES, FEW, UNDECIDED, contest, estimate, every, findings, markdown, most, within
 from scorefold.bench.plan import Cell
 from scorefold.bench.record import RECORDS, described
 
@@ -69,9 +69,25 @@ def test_who_is_best(words, setting, measure):
 
 def test_few_observations_are_apart():
     good_f = {**GOOD_PF, "f-npse": 0.05}
-    assert verdict(made(good_f, sizes=(1, 8)), "second to F-NPSE") == AGREES
-    assert verdict(made(GOOD_PF, sizes=(1, 8)), "second to F-NPSE") == DISAGREES
-    assert verdict(made(good_f, sizes=(22, 30)), "second to F-NPSE") == FEW
+    assert verdict(made(good_f, sizes=(1, 8)), "F-NPSE is better than") == AGREES
+    assert verdict(made(GOOD_PF, sizes=(1, 8)), "F-NPSE is better than") == DISAGREES
+    assert verdict(made(good_f, sizes=(22, 30)), "F-NPSE is better than") == FEW
+
+
+def test_a_method_that_lacks_trainings_takes_no_part():
+    """NPE is best where it is there, but it was trained once only."""
+    records = made({**GOOD_PF, "npe": 0.01})
+    assert verdict(records, "best of all methods") == DISAGREES
+    once = [r for r in records if r["cell"]["method"] != "npe" or r["cell"]["training"] == 0]
+    assert verdict(once, "best of all methods") == AGREES
+    assert verdict(once, "outperforms NPE and NRE") == FEW
+
+
+def test_nle_is_apart():
+    records = made({**GOOD_PF, "nle": 0.01})
+    assert verdict(records, "best of all methods") == AGREES
+    assert verdict(records, "better than NLE") == DISAGREES
+    assert verdict(made({**GOOD_PF, "nle": 0.5}), "better than NLE") == AGREES
 
 
 def test_a_contest_is_on_the_same_data_sets():
@@ -156,6 +172,7 @@ def test_rules():
     assert every([AGREES, DISAGREES, UNDECIDED]) == DISAGREES
     assert every([AGREES, UNDECIDED]) == UNDECIDED
     assert every([AGREES, FEW]) == FEW
+    assert [most(held, 4) for held in (3, 2, 1)] == [AGREES, UNDECIDED, DISAGREES]
 
 
 def test_the_text():
