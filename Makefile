@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-full lint format clean
+.PHONY: demo test test-full smoke lint format clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
@@ -11,6 +11,12 @@ test: .venv/installed
 
 test-full: .venv/installed
 	$(BIN)/pytest -n 2 --dist loadfile --durations=15
+
+smoke: .venv/installed
+	rm -rf build/smoke
+	$(BIN)/scorefold bench run --preset smoke --out build/smoke
+	$(BIN)/scorefold bench figures build/smoke
+	$(BIN)/scorefold report build/smoke
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -1,9 +1,10 @@
 """The paper's figures from records: which there are, and what is in them."""
 
+import numpy as np
 import pytest
 
 from pretended import pretended
-from scorefold.report.bench_figures import all_figures
+from scorefold.report.bench_figures import _smoothed, all_figures
 from scorefold.report.canvas import save
 from scorefold.report.summary import points
 
@@ -101,3 +102,9 @@ def test_squared_mmd_is_on_a_scale_of_roots(figures):
         tops = [max(line.get_ydata()) for line in panel.lines]
         assert panel.get_ylim()[0] < 0 < max(tops) < panel.get_ylim()[1]
     assert figures["budget_c2st"].axes[0].get_yscale() == "linear"
+
+
+def test_smoothed_draws_are_a_density_up_to_the_bounds():
+    x, density = _smoothed(np.linspace(0.001, 1.999, 2_000), 0.0, 2.0)
+    assert np.trapezoid(density, x) == pytest.approx(1, abs=0.01)
+    assert density[[0, 100, 200]] == pytest.approx(0.5, abs=0.02), "no fall towards a bound"

@@ -7,7 +7,8 @@
 | sets_mmd2, sets_c2st | PF-NPSE against m, for each task and n | optimal trade-off; performance for different m |
 | conservative | the score as a gradient or not | conservative parameterization |
 | samplers | Langevin parameters and Algorithm 2 | Langevin sampler parameters |
-| bimodal, weinberg | draws as n grows | multimodal example; Weinberg demonstration |
+| bimodal | draws as n grows | multimodal example |
+| weinberg | densities given one and given five observations, for parameters from the prior | Weinberg demonstration |
 
 ("Compositional score modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023.) Lines are means over
 cells; bands, ± one standard deviation over trainings, of a training's mean. Squared MMD is on a scale of square roots, on which
@@ -22,11 +23,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from scorefold.report.summary import METRICS, TASKS, Record, Series, pick, points, series, values
 
-INK, ORANGE, FRAME = "#1A1A1A", "#D55E00", "#B0B0B0"
+INK, ORANGE, RED, FRAME = "#1A1A1A", "#D55E00", "#C1121F", "#B0B0B0"
 # After Okabe and Ito's palette, which colour-blind readers can tell apart; shape and dash say the same again.
 COLOURS = {"f-npse": "#0072B2", "pf-npse": "#D55E00", "npse": "#009E73", "npe": "#CC79A7", "nle": "#8A6A00", "nre": "#56B4E9"}
 MARKERS = "osD^vPX*"
@@ -130,26 +132,39 @@ def clouds(records: Sequence[Record]) -> Figure:
 
 
 def densities(records: Sequence[Record]) -> Figure:
-    """Draws of one parameter as histograms, a panel for each data set, darker as n grows; the truth as a line."""
-    kinds, seeds = values(records, "series"), values(records, "parameters")[:3]
-    figure = _figure(1.0 + 2.6 * len(seeds), 0.6 + 1.9 * len(kinds))
-    grid = figure.subplots(len(kinds), len(seeds), squeeze=False, sharex=True)
-    sizes = values(records, "n")
-    for (row, kind), (column, seed) in ((a, b) for a in enumerate(kinds) for b in enumerate(seeds)):
+    """Smoothed draws of one parameter, given one observation and given all; a panel for each data set, the truth as a line."""
+    kinds, seeds, sizes = values(records, "series"), values(records, "parameters")[:3], values(records, "n")
+    looks = {n: look for n, look in zip((sizes[0], sizes[-1]), ((INK, 1.2), (RED, 2.0)), strict=True)}
+    figure = _figure(1.0 + 2.6 * len(seeds), 0.9 + 1.9 * len(kinds))
+    grid = figure.subplots(len(kinds), len(seeds), squeeze=False, sharex=True, sharey=True)
+    for (row, kind), (column, seed) in product(enumerate(kinds), enumerate(seeds)):
         axes = grid[row, column]
         own = pick(records, series=kind, parameters=seed)
         for record in own:
-            depth = 0.25 + 0.75 * (1 + sizes.index(record["cell"]["n"])) / len(sizes)
-            draws = np.asarray(record["draws"])[:, 0]
-            axes.hist(draws, 40, range=(0, 2), density=True, histtype="step", color=_look(kind, kinds)[0], alpha=depth, lw=1.2)
+            if record["cell"]["n"] in looks:
+                colour, width = looks[record["cell"]["n"]]
+                axes.plot(*_smoothed(np.asarray(record["draws"])[:, 0], 0.0, 2.0), color=colour, lw=width)
         if own:
-            axes.axvline(own[0]["truth"][0], color=INK, lw=1.0, ls=(0, (4, 3)))
+            axes.axvline(own[0]["truth"][0], color=FRAME, lw=1.0, zorder=0)
         axes.set(xlim=(0, 2), yticks=[])
+        axes.set_ylim(bottom=0)
         _plain(axes)
         axes.set_xlabel("θ" if row == len(kinds) - 1 else "")
         if column == 0:
-            axes.set_ylabel(f"{kind.label}\nn = {sizes[0]} … {sizes[-1]}", fontsize=9)
+            axes.set_ylabel(kind.label.replace(", ", "\n"), fontsize=9)
+    drawn = [*((*look, f"n = {n}") for n, look in looks.items()), (FRAME, 1.0, "the parameter")]
+    handles = [Line2D([], [], color=colour, lw=width, label=label) for colour, width, label in drawn]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
+
+
+def _smoothed(draws: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+    """A density estimate between bounds, at which the draws are reflected."""
+    x = np.linspace(low, high, 201)
+    width = 0.9 * draws.std() * len(draws) ** -0.2 + 1e-3 * (high - low)
+    mirrored = np.concatenate([draws, 2 * low - draws, 2 * high - draws])
+    kernels = np.exp(-0.5 * ((x[:, None] - mirrored) / width) ** 2)
+    return x, kernels.sum(1) / (len(draws) * width * np.sqrt(2 * np.pi))
 
 
 SHOWN = {"bimodal": clouds, "weinberg": densities}
@@ -188,8 +203,6 @@ def _look(kind: Series, kinds: Sequence[Series]) -> Look:
 
 
 def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], columns: int) -> None:
-    from matplotlib.lines import Line2D
-
     handles = [
         Line2D([], [], color=c, marker=m, ls=d, ms=5, mfc="white" if d == "--" else c, mec=c, lw=1.5)
         for c, m, d in (looks[kind] for kind in kinds)
