@@ -101,3 +101,12 @@ def test_squared_mmd_is_on_a_scale_of_roots(figures):
         tops = [max(line.get_ydata()) for line in panel.lines]
         assert panel.get_ylim()[0] < 0 < max(tops) < panel.get_ylim()[1]
     assert figures["budget_c2st"].axes[0].get_yscale() == "linear"
+
+
+@pytest.mark.parametrize("factor", [1, 2, 4, 8])
+def test_the_scale_of_roots_has_0_with_its_label(factor):
+    records = pretended("quick", "task=sir,setting=paper,method=f-npse,budget=1000")
+    larger = [{**r, "measures": {**r["measures"], "mmd2": factor * r["measures"]["mmd2"]}} for r in records]
+    (panel,) = all_figures(larger)["n_mmd2"].axes
+    assert "0" in [tick.get_text() for tick in panel.get_yticklabels()]
+    assert panel.get_ylim()[0] < 0

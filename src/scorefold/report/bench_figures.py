@@ -212,9 +212,9 @@ def _dress(axes: Axes, at: Sequence[int]) -> None:
 
 
 def _root_scale(axes: Axes) -> None:
-    """y as its signed square root, with ticks that are not too near each other."""
+    """y as its signed square root, with a tick at 0 and others that are not too near each other."""
     row = axes.get_shared_y_axes().get_siblings(axes)
-    low, high = _root(min(a.dataLim.y0 for a in row)), _root(max(a.dataLim.y1 for a in row))
+    low, high = _root(min(0.0, *(a.dataLim.y0 for a in row))), _root(max(0.0, *(a.dataLim.y1 for a in row)))
     axes.set_yscale("function", functions=(_root, lambda y: np.sign(y) * np.square(y)))
     margin = 0.05 * (high - low)
     axes.set_ylim(*(np.sign(y) * y**2 for y in (low - margin, high + margin)))
