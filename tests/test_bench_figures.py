@@ -42,7 +42,8 @@ def test_lines_and_labels(figures):
     scores = {f"{method}, {setting}" for method in ("F-NPSE", "PF-NPSE (m = 6)", "NPSE") for setting in ("paper", "default")}
     assert labels(found["budget_c2st"]) == scores | {"NPE", "NLE", "NRE"}
     assert labels(found["sets_c2st"]) == {"PF-NPSE, paper", "PF-NPSE, default"}
-    assert {"PF-NPSE (m = 6), paper, Algorithm 2", "PF-NPSE (m = 6), paper"} <= labels(found["samplers"])
+    langevin = {f"Algorithm 1, a = {a}, L = {L}" for a, L in ((0.3, 5), (0.1, 5), (0.5, 5), (0.3, 2), (0.3, 10))}
+    assert labels(found["samplers"]) == {f"PF-NPSE (m = 6), paper, {name}" for name in (*langevin, "Algorithm 2")}
     assert "NPSE, paper, conservative" in labels(found["conservative"])
     panels = found["budget_mmd2"].axes
     assert [panel.get_title() for panel in panels] == [f"n = {n}" for n in (1, 8, 14, 22, 30)]

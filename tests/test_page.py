@@ -341,6 +341,7 @@ def test_the_studies_of_the_paper(browser, files):
         found[study] = browser.run(legend)
     assert {"F-NPSE, paper", "F-NPSE, default", "NPE", "NLE", "NRE"} <= set(found["methods"])
     assert found["m"] == ["PF-NPSE, paper", "PF-NPSE, default"]
+    assert found["samplers"][0] == "PF-NPSE (m = 6), paper, Algorithm 1, a = 0.3, L = 5"
     assert "PF-NPSE (m = 6), paper, Algorithm 2" in found["samplers"]
     assert sum("conservative" in label for label in found["conservative"]) == 3
     no_trouble(browser)

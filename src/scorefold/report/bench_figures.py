@@ -24,7 +24,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from scorefold.report.summary import METRICS, TASKS, Record, Series, pick, points, series, values
+from scorefold.report.summary import METRICS, PAPER_SAMPLER, TASKS, Record, Series, pick, points, series, values
 
 INK, ORANGE, FRAME = "#1A1A1A", "#D55E00", "#B0B0B0"
 # After Okabe and Ito's palette, which colour-blind readers can tell apart; shape and dash say the same again.
@@ -61,7 +61,8 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     if constrained:
         found["conservative"] = lines([*_beside(same, constrained), *constrained], "n", "budget", "mmd2")
     if sampled:
-        found["samplers"] = lines([*pick(_beside(same, sampled), method="pf-npse"), *sampled], "n", "budget", "mmd2")
+        plainly = pick(_beside(same, sampled), method="pf-npse")
+        found["samplers"] = lines([*plainly, *sampled], "n", "budget", "mmd2", _by_sampler)
     for task, draw in SHOWN.items():
         shown = [r for r in pick(plain, task=task) if "draws" in r]
         if shown:
@@ -77,6 +78,10 @@ def _beside(records: Sequence[Record], studied: Sequence[Record]) -> list[Record
 
 def _by_setting(record: Record) -> Series:
     return series(record)._replace(method="pf-npse", m=0)
+
+
+def _by_sampler(record: Record) -> Series:
+    return series(record)._replace(sampler=record["cell"]["sampler"] or PAPER_SAMPLER)
 
 
 def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Callable[[Record], Series] = series) -> Figure:

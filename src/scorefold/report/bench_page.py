@@ -9,7 +9,9 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, table, whole
-from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
+from scorefold.report.summary import (
+    METHODS, METRICS, PAPER_SAMPLER, TASKS, Point, Record, Series, pick, point, sampler_label, series, value, values,
+)  # fmt: skip
 
 FEW = 500
 """Of so many records the tables start folded."""
@@ -159,6 +161,7 @@ def _payload(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "tasks": [TASKS.get(task, task) for task in tasks],
         "lines": [{**line._asdict(), "label": line.label} for line in lines],
+        "sampler": sampler_label(PAPER_SAMPLER),
         "metrics": [{"name": name, "label": label, "perfect": perfect} for name, (label, perfect) in METRICS.items()],
         "names": names,
         "rows": rows,

@@ -42,7 +42,10 @@
 
   // Against m, a line is a setting: F-NPSE is m = 1.
   const lineKey = (line) => (state.axis === "m" ? ["pf-npse", line.setting, line.conservative, line.sampler].join() : line.label);
-  const lineLabel = (line) => (state.axis === "m" ? line.label.replace(/^P?F-NPSE( \(m = \d+\))?/, "PF-NPSE") : line.label);
+  const lineLabel = (line) => {
+    if (state.study === "samplers" && !line.sampler) return `${line.label}, ${data.sampler}`;
+    return state.axis === "m" ? line.label.replace(/^P?F-NPSE( \(m = \d+\))?/, "PF-NPSE") : line.label;
+  };
 
   // The study of m has one budget: the one with most values of m.
   function budgetOfM() {
