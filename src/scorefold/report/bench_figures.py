@@ -200,9 +200,9 @@ def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], 
         for c, m, d in (looks[kind] for kind in kinds)
     ]
     labels = [kind.label.replace(" (m = 0)", "") for kind in kinds]
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=max(1, min(len(kinds), columns, 4)), frameon=False, fontsize=9
-    )
+    fitting = int(figure.get_figwidth() / (0.45 + 0.065 * max(map(len, labels))))  # inches: of the line, of a letter
+    columns = max(1, min(len(kinds), columns, fitting, 4))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 def _dress(axes: Axes, at: Sequence[int]) -> None:
