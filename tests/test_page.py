@@ -269,6 +269,25 @@ def test_it_renders_within_its_width(browser, files, kind, width, dark):
 
 
 @in_chromium
+def test_one_panel_can_be_read_on_a_phone(browser, files):
+    sizes = "[...document.querySelectorAll('.panel text')].map(t => 12 * t.getScreenCTM().d)"
+    drawn = "document.querySelector('.panel svg').getAttribute('viewBox')"
+    browser.open(files / "bench.html", width=390)
+    several = browser.run(sizes)
+    browser.choose("facet", 8)
+    assert browser.run(COUNT.format(".panel")) == 1
+    assert min(browser.run(sizes)) >= 11
+    assert browser.run(sizes)[0] == pytest.approx(several[0])
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+    browser.resize(1280)
+    assert browser.run(drawn) == "0 0 640 360"
+    assert min(browser.run(sizes)) >= 11
+    browser.resize(390)
+    assert browser.run(drawn) == "0 0 360 260"
+    no_trouble(browser)
+
+
+@in_chromium
 def test_the_controls_work(browser, files):
     browser.open(files / "bench.html")
     title = "document.getElementById('shown').textContent"

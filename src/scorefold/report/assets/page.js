@@ -12,6 +12,7 @@
   const nameTheme = () => { theme.textContent = dark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Use the ${dark() ? "light" : "dark"} theme`); };
   theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; nameTheme(); });
   nameTheme();
+  const narrow = matchMedia("(max-width: 36rem)");
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
   if (data.kind !== "bench") return;
 
@@ -234,7 +235,7 @@
     const range = any ? limits(shown) : [0, 1];
     byId("shown").textContent = `${data.tasks[state.task]}: ${data.metrics[state.metric].label} against ${AXES[state.axis]}`;
     byId("charts").className = panels.length === 1 ? "one" : "";
-    byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1)).join("") : "<p>No line is switched on.</p>";
+    byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1 && !narrow.matches)).join("") : "<p>No line is switched on.</p>";
     const metric = data.metrics[state.metric];
     byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(budgetOfM())}; m = 1 is F-NPSE.` : ""}${rooted() ? " The scale is one of square roots." : ""} Choose a point to see its records.`;
   }
@@ -307,6 +308,7 @@
     const next = line[line.indexOf(group) + step];
     if (next) { event.preventDefault(); next.focus(); }
   });
+  narrow.addEventListener("change", draw);
   if (unique(rowsOfTask().map((row) => row[at.budget])).length === 1) state.axis = "n";
   draw();
 })();
