@@ -367,6 +367,23 @@ def test_the_studies_of_the_paper(browser, files):
 
 
 @in_chromium
+def test_set_sizes_are_shown_where_there_are_three_or_more(browser, tmp_path):
+    at = "training=0,parameters=1000,setting=paper,sampler=,conservative=False"
+    records = pretended("paper", f"task=gaussian,task=mixture,method=f-npse,method=pf-npse,{at}")
+    kept = [r for r in records if r["cell"]["m"] in (1, 6) or (r["cell"]["n"] == 22 and r["cell"]["task"] == "gaussian")]
+    (tmp_path / "page.html").write_text(bench_page(kept, []), encoding="utf-8")
+    browser.open(tmp_path / "page.html")
+    browser.choose("study", "m")
+    assert browser.run("[...document.querySelectorAll('.panel h3')].map(h => h.textContent)") == ["n = 22"]
+    assert browser.run("[...document.querySelectorAll('.point')].map(p => +p.dataset.x)") == [1, 3, 6, 12, 18, 30]
+    assert "Budget 10,000" in browser.run("document.getElementById('note').textContent")
+    browser.choose("task", 1)
+    assert browser.run("document.querySelector('select[name=study]')") is None
+    assert browser.run("document.getElementById('shown').textContent") == "Gaussian mixture: C2ST against simulator budget"
+    no_trouble(browser)
+
+
+@in_chromium
 def test_without_javascript_and_in_print(browser, files):
     browser.open(files / "bench.html")
     pdf = browser.pdf()

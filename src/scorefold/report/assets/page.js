@@ -26,7 +26,11 @@
   const of = (row, axis) => (axis === "m" ? data.lines[row[at.line]].m : row[at[axis]]);
   const number = (v) => (Number.isInteger(v) ? v.toLocaleString("en") : v.toPrecision(3));
   const unique = (list) => [...new Set(list)].sort((a, b) => a - b);
-  const rowsOfTask = () => data.rows.filter((row) => row[at.task] === state.task && studied(row));
+  const rowsOf = (study) => {
+    const rows = data.rows.filter((row) => row[at.task] === state.task && IN[study](data.lines[row[at.line]]));
+    return study === "m" ? sized(rows) : rows;
+  };
+  const rowsOfTask = () => rowsOf(state.study);
   const linesOfTask = () => unique(data.rows.filter((row) => row[at.task] === state.task).map((row) => row[at.line])).map((i) => data.lines[i]);
   // Each study shows some of the lines: all of them at once would hide each other.
   const BASE = (line) => line.method !== "pf-npse" || line.m === 6;
@@ -36,9 +40,8 @@
     samplers: (line) => line.method === "pf-npse" && line.m === 6 && !line.conservative && line.setting === "paper",
     conservative: (line) => BASE(line) && !line.sampler && line.setting === "paper",
   };
-  const there = { methods: () => true, m: (lines) => new Set(lines.filter(IN.m).map((l) => l.m)).size > 2,
+  const there = { methods: () => true, m: () => rowsOf("m").length > 0,
     samplers: (lines) => lines.some((l) => l.sampler), conservative: (lines) => lines.some((l) => l.conservative) };
-  const studied = (row) => IN[state.study](data.lines[row[at.line]]);
   const other = () => (state.axis === "budget" ? "n" : state.axis === "n" ? "budget" : "n");
 
   // Against m, a line is a setting: F-NPSE is m = 1.
@@ -48,17 +51,22 @@
     return state.axis === "m" ? line.label.replace(/^P?F-NPSE( \(m = \d+\))?/, "PF-NPSE") : line.label;
   };
 
-  // The study of m has one budget: the one with most values of m.
-  function budgetOfM() {
-    const counts = new Map();
-    for (const row of rowsOfTask()) counts.set(row[at.budget], (counts.get(row[at.budget]) || new Set()).add(of(row, "m")));
-    return [...counts].sort((a, b) => b[1].size - a[1].size)[0][0];
+  // The study of m has one budget, that with most values of m, and the n with three of them or more, as in the figures.
+  function sized(rows) {
+    const panels = new Map();
+    for (const row of rows) {
+      const key = `${row[at.budget]} ${row[at.n]}`;
+      if (!panels.has(key)) panels.set(key, { budget: row[at.budget], sizes: new Set(), rows: [] });
+      panels.get(key).sizes.add(of(row, "m"));
+      panels.get(key).rows.push(row);
+    }
+    const kept = [...panels.values()].filter(({ sizes }) => sizes.size > 2).sort((a, b) => b.sizes.size - a.sizes.size);
+    return kept.filter(({ budget }) => budget === kept[0].budget).flatMap((one) => one.rows);
   }
 
   function linesHere() {
     const found = new Map();
     for (const row of rowsOfTask()) {
-      if (state.axis === "m" && row[at.budget] !== budgetOfM()) continue;
       const line = data.lines[row[at.line]];
       const key = lineKey(line);
       if (!found.has(key)) found.set(key, { key, label: lineLabel(line), line, look: null, rows: [] });
@@ -237,7 +245,7 @@
     byId("charts").className = panels.length === 1 ? "one" : "";
     byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1 && !narrow.matches)).join("") : "<p>No line is switched on.</p>";
     const metric = data.metrics[state.metric];
-    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(budgetOfM())}; m = 1 is F-NPSE.` : ""}${rooted() ? " The scale is one of square roots." : ""} Choose a point to see its records.`;
+    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(rowsOfTask()[0][at.budget])}; m = 1 is F-NPSE.` : ""}${rooted() ? " The scale is one of square roots." : ""} Choose a point to see its records.`;
   }
 
   const found = (group) => {
