@@ -16,7 +16,9 @@
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
   if (data.kind !== "bench") return;
 
-  const at = Object.fromEntries(data.names.map((name, i) => [name, i]));
+  const at = Object.fromEntries([...data.names, "failed"].map((name, i) => [name, i]));
+  const records = data.rows.map(([trained, ...own]) => [...data.trained[trained], ...own, null]);
+  for (const [reason, which] of data.failed) for (const i of which) records[i][at.failed] = reason;
   const METHODS = ["f-npse", "pf-npse", "npse", "npe", "nle", "nre"];
   const AXES = { budget: "simulator budget", n: "observations, n", m: "observations in a set, m" };
   const SHAPES = ["circle", "square", "triangle", "diamond"];
@@ -27,11 +29,11 @@
   const number = (v) => (Number.isInteger(v) ? v.toLocaleString("en") : v.toPrecision(3));
   const unique = (list) => [...new Set(list)].sort((a, b) => a - b);
   const rowsOf = (study) => {
-    const rows = data.rows.filter((row) => row[at.task] === state.task && IN[study](data.lines[row[at.line]]));
+    const rows = records.filter((row) => row[at.task] === state.task && IN[study](data.lines[row[at.line]]));
     return study === "m" ? sized(rows) : rows;
   };
   const rowsOfTask = () => rowsOf(state.study);
-  const linesOfTask = () => unique(data.rows.filter((row) => row[at.task] === state.task).map((row) => row[at.line])).map((i) => data.lines[i]);
+  const linesOfTask = () => unique(records.filter((row) => row[at.task] === state.task).map((row) => row[at.line])).map((i) => data.lines[i]);
   // Each study shows some of the lines: all of them at once would hide each other.
   const BASE = (line) => line.method !== "pf-npse" || line.m === 6;
   const IN = {
@@ -268,17 +270,20 @@
     document.querySelectorAll(".point.chosen").forEach((one) => one.classList.remove("chosen"));
     group.classList.add("chosen");
     const { line, facet, point } = found(group);
-    const columns = ["training", "parameters", ...data.metrics.map((m) => m.name), "converged", "seconds", "key"];
-    const heads = ["training", "parameters", ...data.metrics.map((m) => m.label.split(",")[0]), "converged", "seconds to draw", "key in records.jsonl"];
+    const given = (name) => point.rows.some((row) => row[at[name]] !== null);
+    const columns = [["training", "training"], ["parameters", "parameters"], ...data.metrics.map((m) => [m.name, m.label.split(",")[0]]),
+      ["converged", "converged"], ["failed", "failed"], ["learning_rate", "learning rate"], ["validation", "validation loss"],
+      ["seconds", "seconds to draw"], ["key", "key in records.jsonl"]].filter(([name]) => given(name));
+    const kind = (name) => (name === "failed" ? ' class="words"' : "");
     const text = (row, name) => {
       const value = row[at[name]];
       if (value === null) return "–";
       if (name === "converged") return value ? "yes" : "no";
       return name === "key" ? `<code>${escape(value)}</code>` : escape(value);
     };
-    const body = point.rows.map((row) => `<tr>${columns.map((name) => `<td>${text(row, name)}</td>`).join("")}</tr>`).join("");
+    const body = point.rows.map((row) => `<tr>${columns.map(([name]) => `<td${kind(name)}>${text(row, name)}</td>`).join("")}</tr>`).join("");
     const where = facet ? `, ${facet.axis} = ${number(facet.value)}` : "";
-    byId("chosen").innerHTML = `<h3>${escape(line.label)}, ${state.axis} = ${number(point.x)}${where}: ${point.rows.length} records</h3><div class="scroll"><table><thead><tr>${heads.map((h) => `<th scope="col">${escape(h)}</th>`).join("")}</tr></thead><tbody>${body}</tbody></table></div>`;
+    byId("chosen").innerHTML = `<h3>${escape(line.label)}, ${state.axis} = ${number(point.x)}${where}: ${point.rows.length} records</h3><div class="scroll"><table><thead><tr>${columns.map(([name, label]) => `<th scope="col"${kind(name)}>${escape(label)}</th>`).join("")}</tr></thead><tbody>${body}</tbody></table></div>`;
   }
 
   byId("controls").addEventListener("change", (event) => {
