@@ -80,8 +80,7 @@ class Browser:
         return json.loads(line)
 
     def open(self, path, width=1280, height=900, dark=False, script=True):
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.call("Emulation.setDeviceMetricsOverride", **size)
+        self._resize(width, height)
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
         self.call(
             "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
@@ -93,6 +92,17 @@ class Browser:
             if self.call("Runtime.evaluate", expression="1") and self.said("Page.loadEventFired"):
                 return
         raise TimeoutError("load")
+
+    def resize(self, width, height=900):
+        """As a person would, until the page has heard of it."""
+        self._resize(width, height)
+        heard = f"const wait = () => innerWidth === {width} ? requestAnimationFrame(done) : requestAnimationFrame(wait)"
+        promise = f"new Promise(done => {{ {heard}; requestAnimationFrame(wait); }})"
+        self.call("Runtime.evaluate", expression=promise, awaitPromise=True)
+
+    def _resize(self, width, height):
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def said(self, method):
         return [event["params"] for event in self.events if event.get("method") == method]

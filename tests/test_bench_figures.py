@@ -43,7 +43,8 @@ def test_lines_and_labels(figures):
     scores = {f"{method}, {setting}" for method in ("F-NPSE", "PF-NPSE (m = 6)", "NPSE") for setting in ("paper", "default")}
     assert labels(found["budget_c2st"]) == scores | {"NPE", "NLE", "NRE"}
     assert labels(found["sets_c2st"]) == {"PF-NPSE, paper", "PF-NPSE, default"}
-    assert {"PF-NPSE (m = 6), paper, Algorithm 2", "PF-NPSE (m = 6), paper"} <= labels(found["samplers"])
+    langevin = {f"Algorithm 1, a = {a}, L = {L}" for a, L in ((0.3, 5), (0.1, 5), (0.5, 5), (0.3, 2), (0.3, 10))}
+    assert labels(found["samplers"]) == {f"PF-NPSE (m = 6), paper, {name}" for name in (*langevin, "Algorithm 2")}
     assert "NPSE, paper, conservative" in labels(found["conservative"])
     panels = found["budget_mmd2"].axes
     assert [panel.get_title() for panel in panels] == [f"n = {n}" for n in (1, 8, 14, 22, 30)]
@@ -108,3 +109,12 @@ def test_smoothed_draws_are_a_density_up_to_the_bounds():
     x, density = _smoothed(np.linspace(0.001, 1.999, 2_000), 0.0, 2.0)
     assert np.trapezoid(density, x) == pytest.approx(1, abs=0.01)
     assert density[[0, 100, 200]] == pytest.approx(0.5, abs=0.02), "no fall towards a bound"
+
+
+@pytest.mark.parametrize("factor", [1, 2, 4, 8])
+def test_the_scale_of_roots_has_0_with_its_label(factor):
+    records = pretended("quick", "task=sir,setting=paper,method=f-npse,budget=1000")
+    larger = [{**r, "measures": {**r["measures"], "mmd2": factor * r["measures"]["mmd2"]}} for r in records]
+    (panel,) = all_figures(larger)["n_mmd2"].axes
+    assert "0" in [tick.get_text() for tick in panel.get_yticklabels()]
+    assert panel.get_ylim()[0] < 0

@@ -42,7 +42,7 @@ def test_points_come_in_order():
         (Series("f-npse", "paper", 1, False, ""), "F-NPSE, paper"),
         (Series("pf-npse", "default", 6, True, ""), "PF-NPSE (m = 6), default, conservative"),
         (Series("pf-npse", "paper", 6, False, "transitions"), "PF-NPSE (m = 6), paper, Algorithm 2"),
-        (Series("pf-npse", "paper", 6, False, "langevin a=0.1 L=5"), "PF-NPSE (m = 6), paper, Langevin a=0.1 L=5"),
+        (Series("pf-npse", "paper", 6, False, "langevin a=0.1 L=5"), "PF-NPSE (m = 6), paper, Algorithm 1, a = 0.1, L = 5"),
         (Series("npe", "default", 30, False, ""), "NPE"),
         (Series("own", "default", 1, False, ""), "own"),
     ],

@@ -132,7 +132,8 @@ class Watch:
 
     def _say(self, text: str, line: bool) -> None:
         spent = time.monotonic() - self._started
-        left = f"about {duration(spent * (self._total / self._done - 1))} left; " if self._done else ""
+        started, finished = self._done > 0, self._cells == len(self._cell)
+        left = f"about {duration(spent * max(self._total / self._done - 1, 0.0))} left; " if started and not finished else ""
         if self._bar:
             self._bar.update(self._task, completed=self._done, text=f"{left}{text}")
         elif line:

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from scorefold.report.summary import METRICS, TASKS, Record, Series, pick, points, series, values
+from scorefold.report.summary import METRICS, PAPER_SAMPLER, TASKS, Record, Series, pick, points, series, values
 
 INK, ORANGE, RED, FRAME = "#1A1A1A", "#D55E00", "#C1121F", "#B0B0B0"
 # After Okabe and Ito's palette, which colour-blind readers can tell apart; shape and dash say the same again.
@@ -63,7 +63,8 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     if constrained:
         found["conservative"] = lines([*_beside(same, constrained), *constrained], "n", "budget", "mmd2")
     if sampled:
-        found["samplers"] = lines([*pick(_beside(same, sampled), method="pf-npse"), *sampled], "n", "budget", "mmd2")
+        plainly = pick(_beside(same, sampled), method="pf-npse")
+        found["samplers"] = lines([*plainly, *sampled], "n", "budget", "mmd2", _by_sampler)
     for task, draw in SHOWN.items():
         shown = [r for r in pick(plain, task=task) if "draws" in r]
         if shown:
@@ -79,6 +80,10 @@ def _beside(records: Sequence[Record], studied: Sequence[Record]) -> list[Record
 
 def _by_setting(record: Record) -> Series:
     return series(record)._replace(method="pf-npse", m=0)
+
+
+def _by_sampler(record: Record) -> Series:
+    return series(record)._replace(sampler=record["cell"]["sampler"] or PAPER_SAMPLER)
 
 
 def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Callable[[Record], Series] = series) -> Figure:
@@ -208,9 +213,9 @@ def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], 
         for c, m, d in (looks[kind] for kind in kinds)
     ]
     labels = [kind.label.replace(" (m = 0)", "") for kind in kinds]
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=max(1, min(len(kinds), columns, 4)), frameon=False, fontsize=9
-    )
+    fitting = int(figure.get_figwidth() / (0.45 + 0.065 * max(map(len, labels))))  # inches: of the line, of a letter
+    columns = max(1, min(len(kinds), columns, fitting, 4))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
 
 def _dress(axes: Axes, at: Sequence[int]) -> None:
@@ -225,9 +230,9 @@ def _dress(axes: Axes, at: Sequence[int]) -> None:
 
 
 def _root_scale(axes: Axes) -> None:
-    """y as its signed square root, with ticks that are not too near each other."""
+    """y as its signed square root, with a tick at 0 and others that are not too near each other."""
     row = axes.get_shared_y_axes().get_siblings(axes)
-    low, high = _root(min(a.dataLim.y0 for a in row)), _root(max(a.dataLim.y1 for a in row))
+    low, high = _root(min(0.0, *(a.dataLim.y0 for a in row))), _root(max(0.0, *(a.dataLim.y1 for a in row)))
     axes.set_yscale("function", functions=(_root, lambda y: np.sign(y) * np.square(y)))
     margin = 0.05 * (high - low)
     axes.set_ylim(*(np.sign(y) * y**2 for y in (low - margin, high + margin)))

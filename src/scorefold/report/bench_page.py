@@ -9,7 +9,21 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, table, whole
-from scorefold.report.summary import METHODS, METRICS, TASKS, Point, Record, Series, pick, point, series, value, values
+from scorefold.report.summary import (
+    METHODS,
+    METRICS,
+    PAPER_SAMPLER,
+    TASKS,
+    Point,
+    Record,
+    Series,
+    pick,
+    point,
+    sampler_label,
+    series,
+    value,
+    values,
+)
 
 FEW = 500
 """Of so many records the tables start folded."""
@@ -144,24 +158,38 @@ def _times(records: Sequence[Record]) -> str:
 
 
 def _payload(records: Sequence[Record]) -> dict[str, Any]:
-    """The records as short as they can be: lists of numbers, with names looked up."""
+    """The records as short as they can be: lists of numbers, with names looked up.
+
+    A row is the index of what its training has in common, then its own numbers; `names` are those of both. What failed is
+    apart: a reason and the rows that have it.
+    """
     tasks, lines = values(records, "task"), _lines(records)
-    names = ["task", "line", "budget", "n", "training", "parameters", "converged", *METRICS, "seconds", "key"]
-    rows = [
-        [
-            tasks.index(r["cell"]["task"]), lines.index(series(r)), r["cell"]["budget"], r["cell"]["n"],
-            r["cell"]["training"], r["cell"]["parameters"], int(r["converged"]),
+    names = ["task", "budget", "training", "learning_rate", "validation"]
+    names += ["line", "n", "parameters", "converged", *METRICS, "seconds", "key"]
+    trained: dict[tuple, int] = {}
+    rows: list[list[Any]] = []
+    failed: dict[str, list[int]] = {}
+    for number, r in enumerate(records):
+        cell, history = r["cell"], r.get("training", {})
+        losses = (_short(history.get(name)) for name in ("learning_rate", "validation"))
+        common = (tasks.index(cell["task"]), cell["budget"], cell["training"], *losses)
+        rows.append([
+            trained.setdefault(common, len(trained)),
+            lines.index(series(r)), cell["n"], cell["parameters"], int(r["converged"]),
             *(_short(r["measures"].get(metric)) for metric in METRICS),
-            _short(r.get("seconds", {}).get("draw")), r["key"][:10],
-        ]
-        for r in records
-    ]  # fmt: skip
+            _short(r.get("seconds", {}).get("draw")), r["key"],
+        ])  # fmt: skip
+        if "failed" in r:
+            failed.setdefault(r["failed"], []).append(number)
     return {
         "tasks": [TASKS.get(task, task) for task in tasks],
         "lines": [{**line._asdict(), "label": line.label} for line in lines],
+        "sampler": sampler_label(PAPER_SAMPLER),
         "metrics": [{"name": name, "label": label, "perfect": perfect} for name, (label, perfect) in METRICS.items()],
         "names": names,
+        "trained": list(trained),
         "rows": rows,
+        "failed": list(failed.items()),
     }
 
 

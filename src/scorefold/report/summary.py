@@ -24,6 +24,8 @@ TASKS = {
     "bimodal": "Bimodal", "weinberg": "Weinberg", "correlated": "Correlated",
 }  # fmt: skip
 SCORE_METHODS = ("f-npse", "pf-npse", "npse")
+PAPER_SAMPLER = "langevin a=0.3 L=5"
+"""What the paper's setting draws with where no sampler is named."""
 
 
 class Series(NamedTuple):
@@ -45,7 +47,7 @@ class Series(NamedTuple):
         if self.conservative:
             parts.append("conservative")
         if self.sampler:
-            parts.append("Algorithm 2" if self.sampler == "transitions" else self.sampler.replace("langevin", "Langevin"))
+            parts.append(sampler_label(self.sampler))
         return ", ".join(parts)
 
 
@@ -56,6 +58,11 @@ class Point(NamedTuple):
     spread: float
     """nan with fewer than two trainings."""
     cells: int
+
+
+def sampler_label(name: str) -> str:
+    """A sampler of the study, as the paper calls it: annealed Langevin is Algorithm 1, Gaussian transitions are Algorithm 2."""
+    return "Algorithm 2" if name == "transitions" else name.replace("langevin a=", "Algorithm 1, a = ").replace(" L=", ", L = ")
 
 
 def observations(n: int) -> str:

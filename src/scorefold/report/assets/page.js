@@ -12,10 +12,13 @@
   const nameTheme = () => { theme.textContent = dark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Use the ${dark() ? "light" : "dark"} theme`); };
   theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; nameTheme(); });
   nameTheme();
+  const narrow = matchMedia("(max-width: 36rem)");
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
   if (data.kind !== "bench") return;
 
-  const at = Object.fromEntries(data.names.map((name, i) => [name, i]));
+  const at = Object.fromEntries([...data.names, "failed"].map((name, i) => [name, i]));
+  const records = data.rows.map(([trained, ...own]) => [...data.trained[trained], ...own, null]);
+  for (const [reason, which] of data.failed) for (const i of which) records[i][at.failed] = reason;
   const METHODS = ["f-npse", "pf-npse", "npse", "npe", "nle", "nre"];
   const AXES = { budget: "simulator budget", n: "observations, n", m: "observations in a set, m" };
   const SHAPES = ["circle", "square", "triangle", "diamond"];
@@ -25,8 +28,12 @@
   const of = (row, axis) => (axis === "m" ? data.lines[row[at.line]].m : row[at[axis]]);
   const number = (v) => (Number.isInteger(v) ? v.toLocaleString("en") : v.toPrecision(3));
   const unique = (list) => [...new Set(list)].sort((a, b) => a - b);
-  const rowsOfTask = () => data.rows.filter((row) => row[at.task] === state.task && studied(row));
-  const linesOfTask = () => unique(data.rows.filter((row) => row[at.task] === state.task).map((row) => row[at.line])).map((i) => data.lines[i]);
+  const rowsOf = (study) => {
+    const rows = records.filter((row) => row[at.task] === state.task && IN[study](data.lines[row[at.line]]));
+    return study === "m" ? sized(rows) : rows;
+  };
+  const rowsOfTask = () => rowsOf(state.study);
+  const linesOfTask = () => unique(records.filter((row) => row[at.task] === state.task).map((row) => row[at.line])).map((i) => data.lines[i]);
   // Each study shows some of the lines: all of them at once would hide each other.
   const BASE = (line) => line.method !== "pf-npse" || line.m === 6;
   const IN = {
@@ -35,26 +42,33 @@
     samplers: (line) => line.method === "pf-npse" && line.m === 6 && !line.conservative && line.setting === "paper",
     conservative: (line) => BASE(line) && !line.sampler && line.setting === "paper",
   };
-  const there = { methods: () => true, m: (lines) => new Set(lines.filter(IN.m).map((l) => l.m)).size > 2,
+  const there = { methods: () => true, m: () => rowsOf("m").length > 0,
     samplers: (lines) => lines.some((l) => l.sampler), conservative: (lines) => lines.some((l) => l.conservative) };
-  const studied = (row) => IN[state.study](data.lines[row[at.line]]);
   const other = () => (state.axis === "budget" ? "n" : state.axis === "n" ? "budget" : "n");
 
   // Against m, a line is a setting: F-NPSE is m = 1.
   const lineKey = (line) => (state.axis === "m" ? ["pf-npse", line.setting, line.conservative, line.sampler].join() : line.label);
-  const lineLabel = (line) => (state.axis === "m" ? line.label.replace(/^P?F-NPSE( \(m = \d+\))?/, "PF-NPSE") : line.label);
+  const lineLabel = (line) => {
+    if (state.study === "samplers" && !line.sampler) return `${line.label}, ${data.sampler}`;
+    return state.axis === "m" ? line.label.replace(/^P?F-NPSE( \(m = \d+\))?/, "PF-NPSE") : line.label;
+  };
 
-  // The study of m has one budget: the one with most values of m.
-  function budgetOfM() {
-    const counts = new Map();
-    for (const row of rowsOfTask()) counts.set(row[at.budget], (counts.get(row[at.budget]) || new Set()).add(of(row, "m")));
-    return [...counts].sort((a, b) => b[1].size - a[1].size)[0][0];
+  // The study of m has one budget, that with most values of m, and the n with three of them or more, as in the figures.
+  function sized(rows) {
+    const panels = new Map();
+    for (const row of rows) {
+      const key = `${row[at.budget]} ${row[at.n]}`;
+      if (!panels.has(key)) panels.set(key, { budget: row[at.budget], sizes: new Set(), rows: [] });
+      panels.get(key).sizes.add(of(row, "m"));
+      panels.get(key).rows.push(row);
+    }
+    const kept = [...panels.values()].filter(({ sizes }) => sizes.size > 2).sort((a, b) => b.sizes.size - a.sizes.size);
+    return kept.filter(({ budget }) => budget === kept[0].budget).flatMap((one) => one.rows);
   }
 
   function linesHere() {
     const found = new Map();
     for (const row of rowsOfTask()) {
-      if (state.axis === "m" && row[at.budget] !== budgetOfM()) continue;
       const line = data.lines[row[at.line]];
       const key = lineKey(line);
       if (!found.has(key)) found.set(key, { key, label: lineLabel(line), line, look: null, rows: [] });
@@ -231,9 +245,9 @@
     const range = any ? limits(shown) : [0, 1];
     byId("shown").textContent = `${data.tasks[state.task]}: ${data.metrics[state.metric].label} against ${AXES[state.axis]}`;
     byId("charts").className = panels.length === 1 ? "one" : "";
-    byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1)).join("") : "<p>No line is switched on.</p>";
+    byId("charts").innerHTML = any ? panels.map((facet, i) => panel(facet, shown[i], range, xs, panels.length === 1 && !narrow.matches)).join("") : "<p>No line is switched on.</p>";
     const metric = data.metrics[state.metric];
-    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(budgetOfM())}; m = 1 is F-NPSE.` : ""}${rooted() ? " The scale is one of square roots." : ""} Choose a point to see its records.`;
+    byId("note").textContent = `Means over cells; bands are ± one standard deviation over trainings. Dotted: a perfect posterior (${metric.perfect}).${state.axis === "m" ? ` Budget ${number(rowsOfTask()[0][at.budget])}; m = 1 is F-NPSE.` : ""}${rooted() ? " The scale is one of square roots." : ""} Choose a point to see its records.`;
   }
 
   const found = (group) => {
@@ -256,17 +270,20 @@
     document.querySelectorAll(".point.chosen").forEach((one) => one.classList.remove("chosen"));
     group.classList.add("chosen");
     const { line, facet, point } = found(group);
-    const columns = ["training", "parameters", ...data.metrics.map((m) => m.name), "converged", "seconds", "key"];
-    const heads = ["training", "parameters", ...data.metrics.map((m) => m.label.split(",")[0]), "converged", "seconds to draw", "key in records.jsonl"];
+    const given = (name) => point.rows.some((row) => row[at[name]] !== null);
+    const columns = [["training", "training"], ["parameters", "parameters"], ...data.metrics.map((m) => [m.name, m.label.split(",")[0]]),
+      ["converged", "converged"], ["failed", "failed"], ["learning_rate", "learning rate"], ["validation", "validation loss"],
+      ["seconds", "seconds to draw"], ["key", "key in records.jsonl"]].filter(([name]) => given(name));
+    const kind = (name) => (name === "failed" ? ' class="words"' : "");
     const text = (row, name) => {
       const value = row[at[name]];
       if (value === null) return "–";
       if (name === "converged") return value ? "yes" : "no";
       return name === "key" ? `<code>${escape(value)}</code>` : escape(value);
     };
-    const body = point.rows.map((row) => `<tr>${columns.map((name) => `<td>${text(row, name)}</td>`).join("")}</tr>`).join("");
+    const body = point.rows.map((row) => `<tr>${columns.map(([name]) => `<td${kind(name)}>${text(row, name)}</td>`).join("")}</tr>`).join("");
     const where = facet ? `, ${facet.axis} = ${number(facet.value)}` : "";
-    byId("chosen").innerHTML = `<h3>${escape(line.label)}, ${state.axis} = ${number(point.x)}${where}: ${point.rows.length} records</h3><div class="scroll"><table><thead><tr>${heads.map((h) => `<th scope="col">${escape(h)}</th>`).join("")}</tr></thead><tbody>${body}</tbody></table></div>`;
+    byId("chosen").innerHTML = `<h3>${escape(line.label)}, ${state.axis} = ${number(point.x)}${where}: ${point.rows.length} records</h3><div class="scroll"><table><thead><tr>${columns.map(([name, label]) => `<th scope="col"${kind(name)}>${escape(label)}</th>`).join("")}</tr></thead><tbody>${body}</tbody></table></div>`;
   }
 
   byId("controls").addEventListener("change", (event) => {
@@ -304,6 +321,7 @@
     const next = line[line.indexOf(group) + step];
     if (next) { event.preventDefault(); next.focus(); }
   });
+  narrow.addEventListener("change", draw);
   if (unique(rowsOfTask().map((row) => row[at.budget])).length === 1) state.axis = "n";
   draw();
 })();
