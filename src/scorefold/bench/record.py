@@ -21,6 +21,12 @@ RECORDS, RUNS = "records.jsonl", "runs.jsonl"
 NOT_COMPARED = ("seconds", "device")
 
 Record = dict[str, Any]
+Event = tuple[str, Cell, Any]
+"""What happened, the configuration it happened to, and what there is to say.
+
+"start" (it is begun) and "sent" (it waits for a worker or is with one) with nothing, "record" with a record, "failed" with the
+error in one line.
+"""
 
 
 def described(cell: Cell) -> Record:
