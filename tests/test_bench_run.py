@@ -320,6 +320,23 @@ def test_worker_processes_say_what_starts_and_what_fails(workers, tmp_path):
     assert {record["seen"] for record in records} == {"false"}, "workers leave an accelerator's memory to each other"
 
 
+@pytest.mark.full
+def test_worker_processes_end_when_their_parent_is_killed(workers, tmp_path):
+    child, waited = workers("processes=2", "wait"), time.monotonic() + 300
+    while len(there := list((tmp_path / "out").glob("worker *"))) < 2:
+        assert child.poll() is None, child.stderr.read()
+        assert time.monotonic() < waited
+        time.sleep(0.02)
+    child.kill()
+    try:
+        child.communicate(timeout=20)  # the end of its output: nobody holds the pipe any more
+    except subprocess.TimeoutExpired:
+        for path in there:
+            os.kill(int(path.name.split()[1]), signal.SIGKILL)
+        raise
+    assert child.returncode == -signal.SIGKILL
+
+
 def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp_path, monkeypatch):
     (tmp_path / RECORDS).write_bytes((folder / RECORDS).read_bytes())
     name = "XLA_PYTHON_CLIENT_PREALLOCATE"

@@ -91,6 +91,21 @@ def share_accelerator() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
+def end_with_parent() -> None:
+    """In a worker process: end when its parent does, also by SIGKILL, for then nobody waits for the records."""
+    import multiprocessing
+    import threading
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _local(groups: Groups, argument: str) -> Stream:
     from scorefold.bench.run import attempt
 
@@ -110,7 +125,7 @@ def _processes(groups: Groups, argument: str) -> Stream:
     waiting = iter(groups.items())
     running: dict[Future[list[Event]], Cell] = {}
     # Fresh interpreters: a fork of a process in which JAX runs threads may hang.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         try:
             while True:
                 # No more than there are workers, so that what is told to start does.
