@@ -2,7 +2,7 @@
 
     {"key": …, "cell": {…}, "measures": {…}, …, "seconds": {…}}
 
-`key` is the hash of the description in `cell`. A line is on the disk before the next cell starts; a last line that a kill tore
+`key` is the hash of the description in `cell`. A line is on the disk before the next is written; a last line that a kill tore
 is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run, and are not compared.
 """
 
