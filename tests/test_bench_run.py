@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from scorefold import tasks
 from scorefold.bench import run
-from scorefold.bench.drive import drive, history, missing, parse_executor
+from scorefold.bench.drive import _returned, drive, history, missing, parse_executor
 from scorefold.bench.plan import cells, grouped
 from scorefold.bench.record import RECORDS, appending, compared, described, read
 from scorefold.errors import ScorefoldError
@@ -246,6 +247,18 @@ def test_only_the_first_failures_are_named(tmp_path):
 def test_a_long_error_is_cut():
     _, _, said = run.failure(TINY[0], RuntimeError("much " * 1_000))
     assert len(said) == run.LONGEST_ERROR
+
+
+@pytest.mark.parametrize("error", [BrokenExecutor, CancelledError])
+def test_what_ends_all_workers_is_not_one_configurations_failure(error):
+    future = Future()
+    future.set_exception(error())
+    with pytest.raises(error):
+        _returned(future, TINY[0].group)
+    (future := Future()).set_exception(RuntimeError("the worker was killed"))
+    ((what, group, said),) = _returned(future, TINY[0].group)
+    assert (what, group) == ("failed", TINY[0].group)
+    assert said.startswith("RuntimeError: the worker was killed")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])

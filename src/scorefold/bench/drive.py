@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -164,8 +164,14 @@ def _dask(groups: Groups, argument: str) -> Stream:
         for group, cells in groups.items():
             futures[client.submit(collect, cells, pure=False)] = group
             yield "sent", group, None  # the scheduler does not say when it starts
-        for future in as_completed(list(futures)):
-            yield from _returned(future, futures.pop(future))
+        try:
+            for future in as_completed(list(futures)):
+                yield from _returned(future, futures.pop(future))
+        except CancelledError as error:
+            raise ScorefoldError(
+                f"the Dask scheduler is gone, or has dropped the work ({error}). What was finished is kept; run the same "
+                "command again to continue."
+            ) from None
 
 
 def _returned(future: Any, group: Cell) -> list[Event]:
@@ -174,7 +180,7 @@ def _returned(future: Any, group: Cell) -> list[Event]:
 
     try:
         return future.result()
-    except BrokenExecutor:
+    except (BrokenExecutor, CancelledError):  # not the configuration's fault
         raise
     except Exception as error:
         return [failure(group, error)]
