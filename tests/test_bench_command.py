@@ -1,15 +1,19 @@
 """`scorefold bench` and `scorefold report`: what they print and write, and their exit status."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from pretended import pretend, pretended
 from scorefold.bench import run
+from scorefold.bench.plan import cells, grouped
 from scorefold.bench.record import RECORDS, appending, read
 from scorefold.cli import app
-from scorefold.commands.bench import duration
+from scorefold.commands.bench import Watch, duration
+from scorefold.errors import ScorefoldError
 
 
 def call(*argv):
@@ -52,6 +56,44 @@ def test_run_writes_records_and_says_how_far_it_is(quickly, tmp_path):
     again = call("bench", "run", "--preset", "smoke", "--out", tmp_path / "new")
     assert "8 cells are there, 8 to run" in again.output
     assert len(read(tmp_path / "new" / RECORDS)) == 16
+
+
+def test_a_configuration_that_fails_is_a_line_and_exit_status_1(tmp_path, monkeypatch):
+    def run_group(cells, tell=None):
+        yield pretend(cells[0])
+        if cells[0].budget == 3_000:
+            raise RuntimeError("[red] out of memory")
+        yield from map(pretend, cells[1:])
+
+    monkeypatch.setattr(run, "run_group", run_group)
+    result = call("bench", "run", "--preset", "smoke", "--out", tmp_path / "new")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, ScorefoldError)
+    assert "gaussian f-npse (default) 3,000: failed, RuntimeError: [red] out of memory" in result.output
+    assert "13/16 cells" in result.output
+    assert "All 16 records" not in result.output
+    assert len(read(tmp_path / "new" / RECORDS)) == 13
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_has_failed_is_not_waited_for(terminal):
+    planned = cells("smoke")
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, color_system=None, width=200)
+    with Watch(planned, console) as watch:
+        for group, own in grouped(planned).items():
+            watch("sent", group, None)
+            if group.budget == 3_000:
+                watch("failed", group, "out of memory")
+                continue
+            for cell in own:
+                watch("record", group, pretend(cell))
+    assert "3,000: failed, out of memory" in output.getvalue()
+    if terminal:
+        assert "100%" in output.getvalue()
+    else:
+        assert "4 configurations sent to the workers" in output.getvalue()
+        assert "about 0 s left" in output.getvalue().splitlines()[-1]
 
 
 def test_figures(folder):

@@ -1,10 +1,12 @@
 """Cells → records: each a function of its description, the same after a kill −9 as without one."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import BrokenExecutor, CancelledError, Future
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 from scorefold import tasks
 from scorefold.bench import run
-from scorefold.bench.drive import drive, history, missing, parse_executor
+from scorefold.bench.drive import _returned, drive, history, missing, parse_executor
 from scorefold.bench.plan import cells, grouped
 from scorefold.bench.record import RECORDS, appending, compared, described, read
 from scorefold.errors import ScorefoldError
@@ -189,13 +191,174 @@ def test_unknown_executors_are_refused(text):
         parse_executor(text)
 
 
+def fails_with_3_000(own, tell=None):
+    """Records that cost nothing; one configuration fails after its first."""
+    for cell in own:
+        yield described(cell) | {"measures": {"c2st": 0.5}}
+        if cell.budget == 3_000:
+            raise RuntimeError("out of\nmemory")
+
+
+def free(own, tell=None):
+    return (described(cell) | {"measures": {"c2st": 0.5}} for cell in own)
+
+
+@pytest.fixture(params=["local", "dask"])
+def executor(request):
+    if request.param == "local":
+        yield "local"
+        return
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        yield f"dask={cluster.scheduler_address}"
+
+
+def test_a_configuration_that_fails_does_not_stop_the_others(executor, tmp_path, monkeypatch):
+    planned, events = cells("smoke"), []
+    monkeypatch.setattr(run, "run_group", fails_with_3_000)
+    with pytest.raises(ScorefoldError) as raised:
+        drive(planned, tmp_path, executor, watch=lambda *event: events.append(event))
+    line = r"RuntimeError: out of memory \(test_bench_run.py, line \d+\)"
+    assert re.fullmatch(
+        rf"1 of 4 configurations failed:\ngaussian f-npse \(default\) 3,000: {line}\n.* the same command tries .* again\.",
+        str(raised.value),
+    )
+    ((group, said),) = [(group, said) for what, group, said in events if what == "failed"]
+    assert group.budget == 3_000
+    assert re.fullmatch(line, said)
+    assert [what for what, _, _ in events].count("start" if executor == "local" else "sent") == 4
+    first = next(cell for cell in planned if cell.budget == 3_000)
+    expected = {cell.key for cell in planned if cell.budget != 3_000} | {first.key}
+    assert {record["key"] for record in read(tmp_path / RECORDS)} == expected
+    monkeypatch.setattr(run, "run_group", free)
+    assert drive(planned, tmp_path, executor) == 3
+    assert missing(planned, tmp_path) == []
+
+
+def test_only_the_first_failures_are_named(tmp_path):
+    nowhere = [replace(TINY[0], task="nowhere", budget=budget) for budget in range(500, 505)]
+    with pytest.raises(ScorefoldError, match="5 of 5 configurations failed") as raised:
+        drive(nowhere, tmp_path)
+    assert str(raised.value).count("nowhere f-npse") == 3
+    assert "and 2 more." in str(raised.value)
+    assert "line" not in str(raised.value), "an error of ours says enough"
+
+
+def test_a_long_error_is_cut():
+    _, _, said = run.failure(TINY[0], RuntimeError("much " * 1_000))
+    assert len(said) == run.LONGEST_ERROR
+
+
+@pytest.mark.parametrize("error", [BrokenExecutor, CancelledError])
+def test_what_ends_all_workers_is_not_one_configurations_failure(error):
+    future = Future()
+    future.set_exception(error())
+    with pytest.raises(error):
+        _returned(future, TINY[0].group)
+    (future := Future()).set_exception(RuntimeError("the worker was killed"))
+    ((what, group, said),) = _returned(future, TINY[0].group)
+    assert (what, group) == ("failed", TINY[0].group)
+    assert said.startswith("RuntimeError: the worker was killed")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_a_stop_is_no_failure(stop, tmp_path, monkeypatch):
+    def stopped(own, tell=None):
+        raise stop
+
+    monkeypatch.setattr(run, "run_group", stopped)
+    with pytest.raises(stop):
+        drive(TINY, tmp_path)
+
+
+WORKERS = """
+import os
+import sys
+import time
+from pathlib import Path
+
+from scorefold.bench import run
+from scorefold.bench.drive import drive, title
+from scorefold.bench.plan import cells
+from scorefold.bench.record import described
+from scorefold.errors import ScorefoldError
+
+out, executor, what = sys.argv[1:]
+
+
+def pretend(own, tell=None):
+    if what == "wait":
+        Path(out, f"worker {os.getpid()}").touch()
+        time.sleep(600)
+    for cell in own:
+        yield described(cell) | {"seen": os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE")}
+        if cell.budget == 3_000:
+            raise RuntimeError("out of memory")
+
+
+run.run_group = pretend  # in the workers too: they import this file
+if __name__ == "__main__":
+    try:
+        drive(cells("smoke"), Path(out), executor, watch=lambda what, group, said: print(what, title(group)))
+    except ScorefoldError as error:
+        sys.exit(f"scorefold: {error}")
+"""
+
+
+@pytest.fixture
+def workers(tmp_path):
+    """Starts a run whose worker processes pretend; its records go to tmp_path / "out"."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "workers.py").write_text(WORKERS)
+
+    def start(*argv):
+        there = {name: value for name, value in os.environ.items() if not name.startswith("XLA_")}
+        command = [sys.executable, tmp_path / "workers.py", tmp_path / "out", *argv]
+        return subprocess.Popen(command, env=there, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+@pytest.mark.full
+def test_worker_processes_say_what_starts_and_what_fails(workers, tmp_path):
+    said, error = (child := workers("processes=2", "run")).communicate(timeout=300)
+    assert child.returncode == 1
+    assert "scorefold: 1 of 4 configurations failed:\ngaussian f-npse (default) 3,000: RuntimeError: out of memory" in error
+    lines = said.splitlines()
+    assert lines[:2] == ["start gaussian f-npse (default) 1,000", "start gaussian f-npse (default) 3,000"]
+    assert not lines[2].startswith("start"), "no more than there are workers"
+    assert [line.split()[0] for line in sorted(lines)] == ["failed"] + 13 * ["record"] + 4 * ["start"]
+    records = read(tmp_path / "out" / RECORDS)
+    assert len(records) == 13
+    assert {record["seen"] for record in records} == {"false"}, "workers leave an accelerator's memory to each other"
+
+
+@pytest.mark.full
+def test_worker_processes_end_when_their_parent_is_killed(workers, tmp_path):
+    child, waited = workers("processes=2", "wait"), time.monotonic() + 300
+    while len(there := list((tmp_path / "out").glob("worker *"))) < 2:
+        assert child.poll() is None, child.stderr.read()
+        assert time.monotonic() < waited
+        time.sleep(0.02)
+    child.kill()
+    try:
+        child.communicate(timeout=20)  # the end of its output: nobody holds the pipe any more
+    except subprocess.TimeoutExpired:
+        for path in there:
+            os.kill(int(path.name.split()[1]), signal.SIGKILL)
+        raise
+    assert child.returncode == -signal.SIGKILL
+
+
 def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp_path, monkeypatch):
     (tmp_path / RECORDS).write_bytes((folder / RECORDS).read_bytes())
     name = "XLA_PYTHON_CLIENT_PREALLOCATE"
     monkeypatch.setenv(name, "")  # so that it is put back
     monkeypatch.delenv(name)
+    drive(TINY, tmp_path)
+    assert name not in os.environ, "one process alone may have it all"
     drive(TINY, tmp_path, executor="processes=1")
-    assert os.environ[name] == "false"
+    assert os.environ[name] == "false", "the driver has started JAX too"
     monkeypatch.setenv(name, "true")
     drive(TINY, tmp_path, executor="processes=1")
     assert os.environ[name] == "true"

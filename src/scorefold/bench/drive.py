@@ -1,26 +1,32 @@
 """All cells of a plan that have no record yet → records on disk, here or on workers elsewhere.
 
-`local` runs one configuration after the other and writes a record as soon as a cell is done. `processes=N` and
+`local` runs one configuration after the other and writes each record as soon as it is known. `processes=N` and
 `dask=ADDRESS` hand whole configurations to workers, and their records come back when the configuration is done; the records
-are the same, since each is a function of its cell.
+are the same, since each is a function of its cell (up to an accelerator's rounding).
+
+A configuration that raises is told, and the others go on; the run then ends with an error. Its cells get no record, so that
+the next run tries them again.
 """
 
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from scorefold.bench.plan import Cell, grouped
-from scorefold.bench.record import RECORDS, RUNS, Record, appending, done
+from scorefold.bench.record import RECORDS, RUNS, Event, appending, done
 from scorefold.errors import ScorefoldError
 
 Groups = dict[Cell, list[Cell]]
-Stream = Generator[Record, None, None]
-Watch = Callable[[str, Cell, Record | None], None]
-"""Called with "start" and the configuration, and with "record", the configuration and each record."""
+Stream = Generator[Event, None, None]
+Watch = Callable[[str, Cell, Any], None]
+"""Called with every event."""
+SHOWN_FAILURES = 3
 
 
 def drive(
@@ -36,10 +42,30 @@ def drive(
             left = sum(map(len, groups.values()))
             # A run that finds all done says so too: the notes are the folder's history.
             note({"key": f"{now} {time.time_ns()}", "started": now, "cells": len(cells), "missing": left, **(about or {})})
-        with closing(_EXECUTORS[kind](groups, argument, watch)) as records:
-            for record in records:
-                append(record)
+        failed: list[str] = []
+        with closing(_EXECUTORS[kind](groups, argument)) as events:
+            for what, group, said in events:
+                if what == "record":
+                    append(said)
+                elif what == "failed":
+                    failed.append(f"{title(group)}: {said}")
+                if watch:
+                    watch(what, group, said)
+    if failed:
+        raise ScorefoldError(_summary(failed, len(groups)))
     return left
+
+
+def title(group: Cell) -> str:
+    """A configuration in a few words."""
+    return f"{group.task} {group.method} ({group.setting}) {group.budget:,}"
+
+
+def _summary(failed: Sequence[str], configurations: int) -> str:
+    more = len(failed) - SHOWN_FAILURES
+    lines = [f"{len(failed)} of {configurations} configurations failed:", *failed[:SHOWN_FAILURES]]
+    lines += [f"and {more} more."] if more > 0 else []
+    return "\n".join([*lines, "All other records are kept; the same command tries what failed again."])
 
 
 def missing(cells: Sequence[Cell], out: Path) -> list[Cell]:
@@ -58,36 +84,60 @@ def parse_executor(text: str) -> tuple[str, str]:
 
 
 def share_accelerator() -> None:
-    """Let no process take an accelerator's memory beforehand, this one (if JAX has not started) and those it starts."""
+    """Let no process take an accelerator's memory beforehand, this one (if JAX has not started) and those it starts.
+
+    One worker needs it too: the process that drives it has started JAX as well.
+    """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
-def _local(groups: Groups, argument: str, watch: Watch | None) -> Stream:
-    from scorefold.bench.run import run_group
+def end_with_parent() -> None:
+    """In a worker process: end when its parent does, also by SIGKILL, for then nobody waits for the records."""
+    import multiprocessing
+    import threading
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _local(groups: Groups, argument: str) -> Stream:
+    from scorefold.bench.run import attempt
 
     for group, cells in groups.items():
-        if watch:
-            watch("start", group, None)
-        for record in run_group(cells):
-            yield record
-            if watch:
-                watch("record", group, record)
+        yield "start", group, None
+        yield from attempt(cells)
 
 
-def _processes(groups: Groups, argument: str, watch: Watch | None) -> Stream:
+def _processes(groups: Groups, argument: str) -> Stream:
     import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
+    from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
     from scorefold.bench.run import collect
 
     share_accelerator()
+    workers = min(int(argument), len(groups) or 1)
+    waiting = iter(groups.items())
+    running: dict[Future[list[Event]], Cell] = {}
     # Fresh interpreters: a fork of a process in which JAX runs threads may hang.
-    with ProcessPoolExecutor(int(argument), multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(collect, cells): group for group, cells in groups.items()}
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         try:
-            yield from _gathered(as_completed(futures), futures, watch)
-        except BrokenProcessPool:
+            while True:
+                # No more than there are workers, so that what is told to start does.
+                for group, cells in islice(waiting, workers - len(running)):
+                    running[pool.submit(collect, cells)] = group
+                    yield "start", group, None
+                if not running:
+                    return
+                finished = wait(running, return_when=FIRST_COMPLETED).done
+                for future in sorted(finished, key=lambda future: future.exception() is not None):  # what is good is kept
+                    yield from _returned(future, running.pop(future))
+        except BrokenExecutor:
             raise ScorefoldError(
                 "a worker process died. What was finished is kept; run the same command again to continue, with fewer "
                 "processes if memory was short."
@@ -96,7 +146,7 @@ def _processes(groups: Groups, argument: str, watch: Watch | None) -> Stream:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _dask(groups: Groups, argument: str, watch: Watch | None) -> Stream:
+def _dask(groups: Groups, argument: str) -> Stream:
     try:
         from distributed import Client, as_completed
     except ImportError:
@@ -110,22 +160,33 @@ def _dask(groups: Groups, argument: str, watch: Watch | None) -> Stream:
     except (OSError, ValueError) as error:
         raise ScorefoldError(f"expected a Dask scheduler at {argument}; could not connect ({error})") from None
     with client:
-        futures = {client.submit(collect, cells, pure=False): group for group, cells in groups.items()}
-        yield from _gathered(as_completed(list(futures)), futures, watch)
+        futures = {}
+        for group, cells in groups.items():
+            futures[client.submit(collect, cells, pure=False)] = group
+            yield "sent", group, None  # the scheduler does not say when it starts
+        try:
+            for future in as_completed(list(futures)):
+                yield from _returned(future, futures.pop(future))
+        except CancelledError as error:
+            raise ScorefoldError(
+                f"the Dask scheduler is gone, or has dropped the work ({error}). What was finished is kept; run the same "
+                "command again to continue."
+            ) from None
 
 
-def _gathered(finished: Any, futures: dict[Any, Cell], watch: Watch | None) -> Iterator[Record]:
-    for future in finished:
-        group = futures[future]
-        if watch:
-            watch("start", group, None)
-        for record in future.result():
-            yield record
-            if watch:
-                watch("record", group, record)
+def _returned(future: Any, group: Cell) -> list[Event]:
+    """What a worker sent back, or why nothing came."""
+    from scorefold.bench.run import failure
+
+    try:
+        return future.result()
+    except (BrokenExecutor, CancelledError):  # not the configuration's fault
+        raise
+    except Exception as error:
+        return [failure(group, error)]
 
 
-_EXECUTORS: dict[str, Callable[[Groups, str, Watch | None], Stream]] = {"local": _local, "processes": _processes, "dask": _dask}
+_EXECUTORS: dict[str, Callable[[Groups, str], Stream]] = {"local": _local, "processes": _processes, "dask": _dask}
 
 
 def history(out: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
     {"key": …, "cell": {…}, "measures": {…}, …, "seconds": {…}}
 
-`key` is the hash of the description in `cell`. A line is on the disk before the next cell starts; a last line that a kill tore
+`key` is the hash of the description in `cell`. A line is on the disk before the next is written; a last line that a kill tore
 is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run, and are not compared.
 """
 
@@ -21,6 +21,12 @@ RECORDS, RUNS = "records.jsonl", "runs.jsonl"
 NOT_COMPARED = ("seconds", "device")
 
 Record = dict[str, Any]
+Event = tuple[str, Cell, Any]
+"""What happened, the configuration it happened to, and what there is to say.
+
+"start" (it is begun) and "sent" (it waits for a worker or is with one) with nothing, "record" with a record, "failed" with the
+error in one line.
+"""
 
 
 def described(cell: Cell) -> Record:

@@ -8,10 +8,12 @@ as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the value of two clouds far
 
 import math
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +21,7 @@ import numpy as np
 
 from scorefold import tasks
 from scorefold.bench.plan import Cell, sampler
-from scorefold.bench.record import Record, described
+from scorefold.bench.record import Event, Record, described
 from scorefold.bench.settings import configured
 from scorefold.diagnostics.c2st import c2st_many
 from scorefold.diagnostics.mmd import squared_mmd
@@ -35,6 +37,7 @@ SHOWN_TASKS, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
 """Draws kept in the record, of the tasks with a figure that shows draws."""
 BATCH = 30
 """Cells measured together on an accelerator."""
+LONGEST_ERROR = 300
 
 Tell = Callable[[str], None]
 
@@ -72,9 +75,29 @@ def run_group(cells: Sequence[Cell], tell: Tell = lambda text: None) -> Iterator
         yield from measure([drawn[cell] for cell in some], batch)
 
 
-def collect(cells: Sequence[Cell]) -> list[Record]:
+def attempt(cells: Sequence[Cell]) -> Iterator[Event]:
+    """What becomes of cells that share a training: their records and, where an error ends them, that error."""
+    group = cells[0].group
+    try:
+        for record in run_group(cells):
+            yield "record", group, record
+    except Exception as error:
+        yield failure(group, error)
+
+
+def collect(cells: Sequence[Cell]) -> list[Event]:
     """The same as a list, for a worker elsewhere."""
-    return list(run_group(cells))
+    return list(attempt(cells))
+
+
+def failure(group: Cell, error: Exception) -> Event:
+    """An error as an event: in one line, with its place unless it is one of ours."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    if len(words) > LONGEST_ERROR:
+        words = words[: LONGEST_ERROR - 1] + "…"
+    if not isinstance(error, ScorefoldError) and (frames := traceback.extract_tb(error.__traceback__)):
+        words += f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return "failed", group, words
 
 
 def train(group: Cell) -> Trained:

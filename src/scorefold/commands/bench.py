@@ -99,9 +99,9 @@ class Watch:
         self._console, self._shown = console, console.is_terminal
         self._training = {group: training_seconds(group, machine) for group in groups}
         self._cell = {cell.key: draw_seconds(cell, machine) for cell in left}
-        self._left = {group: len(own) for group, own in groups.items()}
+        self._left = {group: {cell.key for cell in own} for group, own in groups.items()}
         self._total = sum(self._training.values()) + sum(self._cell.values())
-        self._done, self._cells, self._started = 0.0, 0, time.monotonic()
+        self._done, self._cells, self._sent, self._started = 0.0, 0, 0, time.monotonic()
         self._bar: Any = None
 
     def __enter__(self) -> "Watch":
@@ -118,24 +118,31 @@ class Watch:
         if self._bar:
             self._bar.stop()
 
-    def __call__(self, what: str, group: "Cell", record: dict[str, Any] | None) -> None:
-        """A configuration starts, or a record is there."""
-        title = f"{group.task} {group.method} ({group.setting}) {group.budget:,}"
-        if record is None:
-            self._say(f"{title}: training {len(group.together)}", line=True)
-            return
-        self._done += self._training.pop(group, 0.0) + self._cell[record["key"]]
-        self._cells += 1
-        self._left[group] -= 1
-        cell, c2st = record["cell"], record["measures"]["c2st"]
-        self._say(f"{title}: n = {cell['n']}, C2ST {c2st:.2f}", line=self._left[group] == 0)
+    def __call__(self, what: str, group: "Cell", said: Any) -> None:
+        """A configuration starts, is sent to workers or has failed, or a record is there."""
+        from scorefold.bench.drive import title
+
+        if what == "start":
+            self._say(f"{title(group)}: training {len(group.together)}", line=True)
+        elif what == "sent":
+            self._sent += 1
+            self._say(f"{self._sent} configurations sent to the workers", line=self._sent == len(self._left))
+        elif what == "failed":
+            self._total -= self._training.pop(group, 0.0) + sum(self._cell[key] for key in self._left[group])
+            self._console.print(f"{title(group)}: failed, {said}", soft_wrap=True, markup=False)
+        else:
+            self._done += self._training.pop(group, 0.0) + self._cell[said["key"]]
+            self._cells += 1
+            self._left[group].remove(said["key"])
+            words = f"{title(group)}: n = {said['cell']['n']}, C2ST {said['measures']['c2st']:.2f}"
+            self._say(words, line=not self._left[group])
 
     def _say(self, text: str, line: bool) -> None:
         spent = time.monotonic() - self._started
         started, finished = self._done > 0, self._cells == len(self._cell)
         left = f"about {duration(spent * max(self._total / self._done - 1, 0.0))} left; " if started and not finished else ""
         if self._bar:
-            self._bar.update(self._task, completed=self._done, text=f"{left}{text}")
+            self._bar.update(self._task, total=self._total, completed=self._done, text=f"{left}{text}")
         elif line:
             self._console.print(f"{self._cells}/{len(self._cell)} cells, {duration(spent)}; {left}{text}", soft_wrap=True)
 
