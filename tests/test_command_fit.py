@@ -73,6 +73,14 @@ def test_sampling_into_a_file(folder, model, out):
         assert np.array_equal(arviz.from_netcdf(folder / out).posterior["b"].to_numpy()[0], theta[:, 1])
 
 
+def test_the_sets_and_the_reason_for_them_are_shown(folder, model):
+    for asked, says in (([], "as trained"), (["--set-size", "auto"], "there was nothing to choose from")):
+        done = call("sample", model, folder / "x.csv", "--draws", 50, *asked, "--out", folder / "sets.npz")
+        assert done.exit_code == 0, done.output
+        assert "Sets: 3; sets of up to 1" in done.output
+        assert says in done.output
+
+
 def test_both_kinds_of_files_give_the_same_draws(folder, model):
     for kind in ("csv", "npy"):
         call("sample", model, folder / f"x.{kind}", "--draws", 20, "--out", folder / f"{kind}.npz")

@@ -343,7 +343,7 @@ def test_damped_is_unbiased():
 
 @pytest.mark.parametrize("count", [40, 3])
 def test_damped_has_no_error_where_sets_differ_by_a_shift(count):
-    # Linear scores of one slope: s_j(u) - s_j(c) is the same for all. With three sets and a batch of 8, sets are repeated.
+    # Linear scores of one slope: s_j(u) - s_j(c) is the same for all. Three sets are fewer than a batch.
     sets, u, at = observed("gaussian", count, rows=44), cloud(10), levels("log-snr", 400, 25)
     got = composed(Damped(batch=8, anchors=3), sets, at, u, jax.random.key(5))
     assert_close(got, damped_sum(sets, at, u, min(8, count)), 1e-4)
@@ -367,6 +367,19 @@ def test_damped_is_diffused_when_a_batch_holds_all(count):
     sets, u, at = observed("bimodal", count, rows=count), cloud(2), levels("log-snr", 400, 25)
     got, expected = composed(Damped(batch=5), sets, at, u), composed(Diffused(), sets, at, u)
     assert np.array_equal(got, expected) is (count == 5)
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 6])
+def test_padding_does_not_count_for_a_batch(count):
+    # 5 sets and less fit into the batch, though their padding does not: the same program, and no noise.
+    sets, u, at = observed("bimodal", count), cloud(2), levels("log-snr", 400, 25)
+    one, other = (np.asarray(composed(Damped(batch=5), sets, at, u, jax.random.key(seed))) for seed in (0, 1))
+    expected = np.asarray(composed(Diffused(), sets, at, u))
+    if count <= 5:
+        assert_close(one, expected, 1e-6)
+        assert np.array_equal(one, other)
+    else:
+        assert np.abs(one - other).max() > 1e-3
 
 
 def test_damped_sees_the_prior_alone_at_the_noisiest_level():

@@ -28,6 +28,19 @@ class Own(eqx.Module):
         return jnp.tanh(jnp.tensordot(self.weight, x, x.ndim))
 
 
+class Chosen(eqx.Module):
+    """Some of the observation's numbers, by a static tuple."""
+
+    weight: jax.Array
+    index: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, shape, key):
+        self.weight, self.index = jax.random.normal(key, (3, *shape)), tuple(range(shape[0]))[::-1]
+
+    def __call__(self, x):
+        return self.weight @ x[jnp.asarray(self.index)]
+
+
 # Of each: the shape of an observation, the embedding and the length of its output.
 TABLE = {
     "series": ((50,), "convolution", 32),
@@ -42,6 +55,7 @@ TABLE = {
     "sequence of images": ((6, 4, 4), Attention(width=8, heads=4, layers=1, out=5), 5),
     "one token": ((1, 5), Attention(width=8, heads=1, layers=1), 32),
     "the user's class": ((4, 5), Own, 3),
+    "the user's class with an index": ((4,), Chosen, 3),
     "the user's function": ((7,), lambda shape, key: eqx.nn.MLP(shape[0], 2, 8, 1, key=key), 2),
 }
 every_embedding = pytest.mark.parametrize("key", TABLE)
@@ -180,7 +194,21 @@ def returns(value):
     return lambda shape, key: Returns(value)
 
 
+class Picks(eqx.Module):
+    """Some of the observation's numbers, by an index that should be a static tuple."""
+
+    weight: jax.Array
+    index: jax.Array
+
+    def __init__(self, shape, key):
+        self.weight, self.index = jax.random.normal(key, (3, 2)), jnp.asarray([0, 2])
+
+    def __call__(self, x):
+        return self.weight @ x[self.index]
+
+
 REFUSED = {
+    "whole numbers in a JAX array": (lambda: build(Picks, (9,), KEY), r"to be floats.*got int32 in \.index.*a tuple"),
     "unknown word": (lambda: build("convolutoin", (9,), KEY), "unknown embedding 'convolutoin'. Did you mean 'convolution'"),
     "number": (lambda: build(3, (9,), KEY), "expected an embedding as a word.*got 3"),
     "a module, not its builder": (lambda: build(Own((9,), KEY), (9,), KEY), "Write lambda shape, key: MyModule"),

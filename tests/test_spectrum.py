@@ -16,7 +16,7 @@ from scorefold import tasks
 from scorefold.compose import RULES
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
-from scorefold.train.partition import Choice, cut, ladder
+from scorefold.train.partition import Choice, chosen_size, cut, ladder, numbers, options
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -83,6 +83,15 @@ def test_npse_takes_everything_at_once(sims, posterior):
     np.testing.assert_array_equal(draws.theta, posterior.sample(X[:4], 200, seed=1).theta)
     with pytest.raises(ScorefoldError, match=r"at most 4 observations.*got 5.*pf-npse"):
         npse.sample(X[:5], 200)
+    for fine in (4, "auto", None):
+        assert npse.choose_set_size(4, fine) == (4, "all observations in one set")
+    for wrong, message in (
+        (1, r"at least 4.*all 4 observations in one set; got 1.*Leave"),
+        ("nonsense", "got 'nonsense'"),
+        (True, "got True"),
+    ):
+        with pytest.raises(ScorefoldError, match=message):
+            npse.sample(X[:4], 200, set_size=wrong)
 
 
 def test_npse_wants_sets():
@@ -106,8 +115,10 @@ def test_auto_says_what_it_chose_and_why(posterior):
     choice = posterior.table[4]
     assert draws.how.sets == len(cut(9, choice.set_size))
     assert draws.how.partition.startswith(
-        f"sets of {choice.set_size}: the composed score fits {choice.cases} unseen cases of 4"
+        f"sets of up to {choice.set_size}: with that the composed score fits {choice.cases} unseen"
     )
+    assert "cases of 4 observations best (the judged number nearest to 9;" in draws.how.partition
+    assert "nearest" not in posterior.choose_set_size(3, "auto")[1]
     assert choice.score[choice.set_size] == 0
     assert min(choice.score.values()) == 0
     assert all(error >= 0 for error in choice.error.values())
@@ -132,10 +143,36 @@ def refit_table(posterior, ensemble):
     return fit_partition(ensemble, material.lesson(None, SHORT.members, 0), levels())
 
 
+def choice(n, best, others=(1,)):
+    return Choice(n, best, 41, {**dict.fromkeys(others, 0.4), best: 0.0}, {**dict.fromkeys(others, 0.05), best: 0.0})
+
+
 def test_a_choice_in_words():
-    text = str(Choice(30, 6, 41, {1: 0.4, 6: 0.0}, {1: 0.05, 6: 0.0}))
-    assert text.startswith("sets of 6:")
-    assert "m = 1: +0.4 ± 0.05" in text
+    assert choice(30, 6).why(30, 6) == (
+        "sets of up to 6: with that the composed score fits 41 unseen cases of 30 observations best (score-matching loss "
+        "against m = 1: +0.4 ± 0.05)"
+    )
+    words = "all 22 in one set: with m = 24 the composed score fits 41 unseen cases of 24 observations best (the judged number"
+    assert choice(24, 24).why(22, 22).startswith(f"{words} nearest to 22; ")
+
+
+@pytest.mark.parametrize(
+    ("table", "n", "size"),
+    [
+        ({12: 12, 30: 30}, 22, 22),  # one set of 22, by those of 30
+        ({12: 12, 30: 6}, 22, 6),
+        ({12: 12}, 22, 22),  # as at 12, where one set did best
+        ({12: 12, 30: 6}, 13, 13),
+        ({12: 3, 30: 30}, 13, 3),
+        ({12: 12, 30: 30}, 2, 2),
+        ({12: 12, 24: 24}, 100, 24),  # more than one set in any case
+        ({12: 12, 30: 6}, 10_000, 6),
+    ],
+)
+def test_the_nearest_number_decides(table, n, size):
+    found, why = chosen_size({judged: choice(judged, m) for judged, m in table.items()}, n, 30)
+    assert found == size
+    assert f"nearest to {n}" in why
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
@@ -152,6 +189,46 @@ def test_the_ladder_ends_at_the_largest():
     assert ladder(1) == [1]
     assert ladder(8) == [1, 2, 3, 6, 8]
     assert ladder(30) == [1, 2, 3, 6, 12, 30]
+
+
+@pytest.mark.parametrize("largest", [2, 3, 8, 30, 100, 1_000])
+def test_every_number_has_one_nearby_that_is_judged(largest):
+    judged = numbers(largest)
+    assert judged[-1] == largest
+    assert len(judged) <= 30
+    assert all(min(abs(np.log(n / one)) for one in judged) < np.log(7 / 6) for n in range(2, largest + 1))
+
+
+@pytest.mark.parametrize(
+    ("n", "compete"),
+    [(2, [1, 2]), (4, [1, 2, 4]), (8, [1, 2, 3, 6, 8]), (22, [1, 2, 3, 6, 12, 22]), (30, [1, 2, 3, 6, 12, 30])],
+)
+def test_one_set_of_all_competes_and_no_cut_twice(n, compete):
+    assert options(n, 30) == compete
+    assert len({len(cut(n, m)) for m in compete}) == len(compete)
+
+
+@pytest.mark.full
+def test_a_case_is_judged_by_its_own_composed_score(posterior):
+    """H of many chunks against the score of all sets at once and its slope."""
+    from scorefold.noise import levels
+    from scorefold.train.partition import _judge, _places
+
+    member = jax.tree.map(lambda v: v[:1], posterior.ensemble.network)
+    ensemble = eqx.tree_at(lambda e: e.network, posterior.ensemble, member)
+    lowest = jax.tree.map(lambda v: v[0], levels())
+    x, u, sizes = jnp.asarray(X, jnp.float32), 0.1 * jnp.ones(10), cut(9, 2)
+    found = _judge(ensemble, u[None], x[None], jnp.zeros(1, int), lowest, *_places(sizes, 9))
+
+    cuts = np.zeros((8, 4, 10))
+    for i, part in enumerate(np.split(X, np.cumsum(sizes)[:-1])):
+        cuts[i, : len(part)] = part
+    padded = jnp.asarray([*sizes, 1, 1, 1])
+    sets = ensemble.embed(jnp.asarray(cuts, jnp.float32), padded, jnp.asarray(len(sizes)))
+    score = lambda u: (sets.total(u[None], lowest) - 4 * sets.prior(u[None], lowest))[0]  # noqa: E731
+    scale = ensemble.base.matrix(1.0, jnp.ones(()), jnp.asarray(9))
+    s = score(u)
+    np.testing.assert_allclose(found[0], s @ scale @ s / 2 + jnp.trace(scale @ jax.jacfwd(score)(u)), rtol=1e-3)
 
 
 # Rules and samplers by name

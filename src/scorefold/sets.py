@@ -99,7 +99,7 @@ class SetScores(eqx.Module):
         return self.over_chunks(len(u), one)
 
     def over_chunks(self, draws: int, add: Callable[[Int[Array, "chunk"], Float[Array, "chunk"]], Sums]) -> Sums:
-        """Σ of add(which sets, 1 for a set and 0 for padding), over as many chunks as there are sets."""
+        """Σ of add(which sets, 1 for a set and 0 for padding), over as many chunks as the sets need."""
         room = len(self.group)
         length = -(-room // -(-room // self.at_once(draws)))  # chunks of one size, so that the last is as full as the others
 

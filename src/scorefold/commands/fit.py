@@ -115,6 +115,8 @@ def _summary(draws: "Draws") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from scorefold.methods.composed import Composition
+
     table = Table("parameter", "mean", "sd", "5 %", "median", "95 %", box=None, pad_edge=False, header_style="bold")
     quantiles = np.quantile(draws.theta, [0.05, 0.5, 0.95], axis=0)
     for i, name in enumerate(draws.names):
@@ -123,3 +125,5 @@ def _summary(draws: "Draws") -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(table)
     console.print(f"\n{draws!r}", markup=False)
+    if isinstance(draws.how, Composition):
+        console.print(f"Sets: {draws.how.sets:,}; {draws.how.partition}", markup=False)

@@ -48,19 +48,23 @@ class Damped:
 
     def score(self, sets: SetScores) -> Score:
         """The composed score."""
+        whole = Diffused().score(sets)
         if len(sets.group) <= self.batch:
-            return Diffused().score(sets)
+            return whole
 
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
+            # The sets may be fewer than their padding; how many there are is known only at run time.
+            return jax.lax.cond(sets.count <= self.batch, whole, batched, u, level, key)
+
+        def batched(u: Cloud, level: Level, key: Key) -> Cloud:
             key_batch, key_anchors = jax.random.split(key)
-            # Sets that are fewer than a batch are repeated, which does no harm.
             picked = sets.pick(jax.random.randint(key_batch, (self.batch,), 0, sets.count), jnp.asarray(self.batch))
             centres, nearest = anchors(u, self.anchors, key_anchors)
             both = picked.total(jnp.concatenate([u, centres]), level)
             moved = both[: len(u)] - both[len(u) :][nearest]
             summed = sets.total(centres, level)[nearest] + sets.count / self.batch * moved
             prior = sets.prior(u, level)
-            damping = jnp.minimum(self.batch / sets.count, 1.0) ** (1 - level.gamma)
+            damping = (self.batch / sets.count) ** (1 - level.gamma)
             return prior + damping * (summed - sets.count * prior)
 
         return score

@@ -6,8 +6,9 @@ E_j = I + (1-γ) ∇s_j(u), so
 
     P_j = γ/(1-γ) E_j⁻¹,   P_0 = I/(1-γ),   Λ = Σ_j P_j + (1-k) P_0,   s = Λ⁻¹ [ Σ_j P_j s_j + (1-k) P_0 s_0 ].
 
-No pilot draws, about dim times the cost, and errors of a trained network are amplified where E_j is small. E_j is made
-symmetric and its eigenvalues are cut to [10⁻³ γ, γ], so that Λ stays positive definite. With k = 1 this is the single score.
+No pilot draws, but the cost is two to three times dim that of a sum, and errors of a trained network are amplified where E_j
+is small. E_j is made symmetric and its eigenvalues are cut to [10⁻³ γ, γ], so that Λ stays positive definite. With k = 1 this
+is the single score.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ from scorefold.prior import Prior
 from scorefold.sample import Flow, Info, Metropolis, Sampler
 from scorefold.sets import SetScores
 from scorefold.train.control import knots_of
-from scorefold.train.partition import PartitionTable, cut
+from scorefold.train.partition import PartitionTable, chosen_size, cut
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
 
@@ -218,23 +218,28 @@ class ComposedPosterior(Posterior):
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
         largest = self.ensemble.network.shape.largest_set
+        asked = isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) and 1 <= set_size <= largest
+        if set_size is not None and not asked and not (isinstance(set_size, str) and set_size == "auto"):
+            raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r:.60}")
         if not self.method.composes:
             if n > largest:
                 raise ScorefoldError(
                     f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
                     "or use method='pf-npse', which composes sets."
                 )
+            if asked and int(set_size) < n:
+                raise ScorefoldError(
+                    f"expected set_size of at least {n}, as NPSE takes all {n} observations in one set; got {set_size}. Leave "
+                    "set_size out, or use method='pf-npse', which composes sets."
+                )
             return largest, "all observations in one set"
         if set_size is None:
             return largest, f"sets of up to {largest}, as trained"
-        if isinstance(set_size, str) and set_size == "auto":
-            if not self.table or n == 1:
-                return largest, f"sets of up to {largest}: there was nothing to choose from"
-            choice = self.table[max((size for size in self.table if size <= n), default=min(self.table))]
-            return min(choice.set_size, n), str(choice)
-        if not isinstance(set_size, int | np.integer) or isinstance(set_size, bool) or not 1 <= set_size <= largest:
-            raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r}")
-        return int(set_size), f"sets of up to {set_size}, as asked"
+        if asked:
+            return int(set_size), f"sets of up to {set_size}, as asked"
+        if not self.table or n == 1:
+            return largest, f"sets of up to {largest}: there was nothing to choose from"
+        return chosen_size(self.table, n, largest)
 
     def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The score of every observation alone (n, draws, dim), at the lowest level, and the prior's (draws, dim)."""

@@ -233,6 +233,7 @@ def build(embedding: Embedding, shape: Shape, key: Key) -> Any:
     module, y = _made_and_tried(embedding, shape, key)
     if not isinstance(module, eqx.Module):
         raise ScorefoldError(f"expected the embedding to make an equinox module, which can be trained; got {module!r:.60}.")
+    _check_leaves(module)
     _check_output(y, shape)
     return module
 
@@ -254,6 +255,16 @@ def _made_and_tried(embedding: Callable[[Shape, Key], Any], shape: Shape, key: K
             f"expected (shape, key) to make a module that maps one observation of shape {shape}, without a batch axis, to a "
             f"vector; it raised {type(error).__name__}: {error!s:.200}"
         ) from error
+
+
+def _check_leaves(module: eqx.Module) -> None:
+    """Only floats can be trained, and what is not trained must be known before the program is compiled."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(module)[0]:
+        if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise ScorefoldError(
+                f"expected the embedding's JAX arrays to be floats, which are trained; got {leaf.dtype} in "
+                f"{jax.tree_util.keystr(path)}. Make it a NumPy array, or a tuple in a field(static=True)."
+            )
 
 
 def _check_output(y: Any, shape: Shape) -> None:

@@ -36,7 +36,9 @@ class Info(NamedTuple):
     acceptance: Float[Array, "levels"] | None = None
     """Of a Metropolis sampler's proposals."""
     projected: float = 0.0
-    """Share of the sets whose pilot draws were wider than the prior, so that the GAUSS rule cut their covariance."""
+    """Share of the sets whose pilot draws were wider than the prior, so that the GAUSS rule cut their covariance.
+
+    It covers the pilots' covariances only, and is 0 without pilots: what the JAC rule cuts is not counted."""
 
 
 class Identities(NamedTuple):
