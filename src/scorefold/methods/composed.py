@@ -218,8 +218,9 @@ class ComposedPosterior(Posterior):
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
         largest = self.ensemble.network.shape.largest_set
-        asked = isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) and 1 <= set_size <= largest
-        if set_size is not None and not asked and not (isinstance(set_size, str) and set_size == "auto"):
+        asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
+        known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
+        if not known and (asked is None or not 1 <= asked <= largest):
             raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r:.60}")
         if not self.method.composes:
             if n > largest:
@@ -227,7 +228,7 @@ class ComposedPosterior(Posterior):
                     f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
                     "or use method='pf-npse', which composes sets."
                 )
-            if asked and int(set_size) < n:
+            if asked is not None and asked < n:
                 raise ScorefoldError(
                     f"expected set_size of at least {n}, as NPSE takes all {n} observations in one set; got {set_size}. Leave "
                     "set_size out, or use method='pf-npse', which composes sets."
@@ -235,8 +236,8 @@ class ComposedPosterior(Posterior):
             return largest, "all observations in one set"
         if set_size is None:
             return largest, f"sets of up to {largest}, as trained"
-        if asked:
-            return int(set_size), f"sets of up to {set_size}, as asked"
+        if asked is not None:
+            return asked, f"sets of up to {set_size}, as asked"
         if not self.table or n == 1:
             return largest, f"sets of up to {largest}: there was nothing to choose from"
         return chosen_size(self.table, n, largest)
