@@ -228,8 +228,8 @@ def who_is_best(records: Sequence[Record], setting: str, measure: str) -> list[F
             for place, lines in places.items()
             if place[2] <= claim.largest
             and all(name in lines for name in claim.needed)
-            and (not claim.others or complete(lines, claim))
-            and (found := contest({name: lines[name] for name in (*claim.needed, *complete(lines, claim))}))
+            and ((others := complete(lines, claim)) or not claim.others)
+            and (found := contest({name: lines[name] for name in (*claim.needed, *others)}))
         }
         counted = [one for one in contests.values() if one.decided]
         held = sum(one.best in claim.winners for one in counted)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pretended import pretended
-from scorefold.report.bench_figures import _smoothed, all_figures
+from scorefold.report.bench_figures import all_figures
 from scorefold.report.canvas import save
 from scorefold.report.summary import points
 
@@ -105,10 +105,12 @@ def test_squared_mmd_is_on_a_scale_of_roots(figures):
     assert figures["budget_c2st"].axes[0].get_yscale() == "linear"
 
 
-def test_smoothed_draws_are_a_density_up_to_the_bounds():
-    x, density = _smoothed(np.linspace(0.001, 1.999, 2_000), 0.0, 2.0)
-    assert np.trapezoid(density, x) == pytest.approx(1, abs=0.01)
-    assert density[[0, 100, 200]] == pytest.approx(0.5, abs=0.02), "no fall towards a bound"
+def test_weinberg_shows_a_density_for_one_and_for_all_observations(paper):
+    for axes in all_figures(paper)["weinberg"].axes:
+        one, joint = (line for line in axes.lines if len(line.get_xdata()) > 2)
+        assert one.get_color() != joint.get_color()
+        for line in (one, joint):
+            assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("factor", [1, 2, 4, 8])

@@ -26,6 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from scorefold.report.density import marginal
 from scorefold.report.summary import METRICS, PAPER_SAMPLER, TASKS, Record, Series, pick, points, series, values
 
 INK, ORANGE, RED, FRAME = "#1A1A1A", "#D55E00", "#C1121F", "#B0B0B0"
@@ -139,7 +140,7 @@ def clouds(records: Sequence[Record]) -> Figure:
 def densities(records: Sequence[Record]) -> Figure:
     """Smoothed draws of one parameter, given one observation and given all; a panel for each data set, the truth as a line."""
     kinds, seeds, sizes = values(records, "series"), values(records, "parameters")[:3], values(records, "n")
-    looks = {n: look for n, look in zip((sizes[0], sizes[-1]), ((INK, 1.2), (RED, 2.0)), strict=True)}
+    looks = {sizes[0]: (INK, 1.2), sizes[-1]: (RED, 2.0)}
     figure = _figure(1.0 + 2.6 * len(seeds), 0.9 + 1.9 * len(kinds))
     grid = figure.subplots(len(kinds), len(seeds), squeeze=False, sharex=True, sharey=True)
     for (row, kind), (column, seed) in product(enumerate(kinds), enumerate(seeds)):
@@ -148,7 +149,7 @@ def densities(records: Sequence[Record]) -> Figure:
         for record in own:
             if record["cell"]["n"] in looks:
                 colour, width = looks[record["cell"]["n"]]
-                axes.plot(*_smoothed(np.asarray(record["draws"])[:, 0], 0.0, 2.0), color=colour, lw=width)
+                axes.plot(*marginal(np.asarray(record["draws"])[:, 0]), color=colour, lw=width)
         if own:
             axes.axvline(own[0]["truth"][0], color=FRAME, lw=1.0, zorder=0)
         axes.set(xlim=(0, 2), yticks=[])
@@ -161,15 +162,6 @@ def densities(records: Sequence[Record]) -> Figure:
     handles = [Line2D([], [], color=colour, lw=width, label=label) for colour, width, label in drawn]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
-
-
-def _smoothed(draws: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """A density estimate between bounds, at which the draws are reflected."""
-    x = np.linspace(low, high, 201)
-    width = 0.9 * draws.std() * len(draws) ** -0.2 + 1e-3 * (high - low)
-    mirrored = np.concatenate([draws, 2 * low - draws, 2 * high - draws])
-    kernels = np.exp(-0.5 * ((x[:, None] - mirrored) / width) ** 2)
-    return x, kernels.sum(1) / (len(draws) * width * np.sqrt(2 * np.pi))
 
 
 SHOWN = {"bimodal": clouds, "weinberg": densities}
