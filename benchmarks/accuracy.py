@@ -22,10 +22,10 @@ from scorefold.diagnostics.c2st import c2st_many
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
-from scorefold.fitting import fit_many
+from scorefold.methods.fit import fit_many
 from scorefold.methods.npse import NPSE
-from scorefold.posterior import Posterior
-from scorefold.simulation.run import simulate
+from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.simulate import simulate
 
 
 class Clouds(NamedTuple):

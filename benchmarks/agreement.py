@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.bench.plan import BASELINES, SET_SIZE
-from scorefold.bench.record import RECORDS, Record, read
+from scorefold.app.bench.plan import BASELINES, SET_SIZE
+from scorefold.app.bench.record import RECORDS, Record, read
 from scorefold.report.summary import METHODS, METRICS, TASKS, pick, values
 
 MEASURES = ("c2st", "mmd2")

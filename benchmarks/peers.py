@@ -31,7 +31,7 @@ from scorefold import methods, tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.cases import Simulations
+from scorefold.simulation.simulations import Simulations
 from scorefold.tasks.task import Task
 
 PACKAGES = ("torch==2.13.0", "sbi==0.27.0")

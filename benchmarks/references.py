@@ -20,7 +20,8 @@ from safetensors.numpy import save_file
 from scorefold import tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
-from scorefold.tasks import lotka_volterra, nuts, sir, stored
+from scorefold.tasks import lotka_volterra, sir, stored
+from scorefold.tasks import nuts_reference as nuts
 from scorefold.tasks.stored import BENCHMARK_SEEDS, BENCHMARK_SIZES, POOL, SHIPPED, SHIPPED_SEED
 
 HEADER = f"{'':42s} C2ST   shift (posterior sd)  sd ratio   seconds"

@@ -25,11 +25,11 @@ from scorefold import tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
-from scorefold.fitting import fit
-from scorefold.methods.modes import deepest_valley
+from scorefold.methods.fit import fit
 from scorefold.methods.npse import NPSE
-from scorefold.posterior import Posterior
-from scorefold.simulation.run import simulate
+from scorefold.methods.refine.modes import deepest_valley
+from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.simulate import simulate
 
 FROM_PRIOR = 0.4
 BOUNDS = {

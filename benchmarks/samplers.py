@@ -27,16 +27,16 @@ from matplotlib.patches import Rectangle
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Gauss, Rule, Tempered
+from scorefold.compose.sets import SetScores
 from scorefold.diagnostics.c2st import c2st_many
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
-from scorefold.methods.composed import pilot_precisions
-from scorefold.networks.score import Shape
 from scorefold.noise import Level, levels
-from scorefold.pairing import pair
+from scorefold.posterior.composed import pilot_precisions
+from scorefold.posterior.rule_and_sampler import pair
 from scorefold.report.canvas import INK, figure_of, save
-from scorefold.sample import SAMPLERS, Flow, Langevin, Metropolis, Sampler, Transitions
-from scorefold.sets import SetScores
+from scorefold.sample import SAMPLERS, Langevin, Metropolis, ProbabilityFlow, Sampler, Transitions
+from scorefold.score.network import Shape
 from scorefold.tasks.exact import ExactSets, exact_sets
 from scorefold.tasks.task import Task
 
@@ -98,7 +98,7 @@ def rows(words: tuple[str, str], task: Task, chosen: argparse.Namespace) -> list
         paper = isinstance(rule, Tempered) or isinstance(sampler, Langevin | Transitions)
         grid, flow_grid = (
             jax.tree.map(lambda v: v[::-1], levels(name, 400, one.levels))
-            for name, one in (("linear-beta" if paper else "log-snr", sampler), ("log-snr", Flow()))
+            for name, one in (("linear-beta" if paper else "log-snr", sampler), ("log-snr", ProbabilityFlow()))
         )
         x_obs = [task.observe(n, FIRST_SEED + seed)[1] for seed in range(chosen.sets)]
         sets = jax.tree.map(lambda *v: jnp.stack(v), *(exact_sets(task, x, room_for=max(chosen.n)) for x in x_obs))

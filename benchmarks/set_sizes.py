@@ -19,9 +19,9 @@ import numpy as np
 
 from accuracy import draw, measure
 from scorefold import tasks
-from scorefold.fitting import fit_many
+from scorefold.methods.fit import fit_many
 from scorefold.methods.npse import NPSE
-from scorefold.simulation.run import simulate
+from scorefold.simulation.simulate import simulate
 
 COLUMNS = ["task", "m", "n", "training", "parameters", "c2st", "mmd2", "shift", "sd_ratio", "converged", "auto", "train_s"]
 

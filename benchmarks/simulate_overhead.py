@@ -73,7 +73,7 @@ def main() -> None:
     batched = sf.Batched(lambda theta, keys: jnp.column_stack([theta, jax.vmap(jax.random.normal)(keys)]))
 
     def alone(path: Path) -> None:
-        from scorefold.simulation.one import stream
+        from scorefold.simulation.outcome import stream
 
         for i, theta in enumerate(prior.sample(given.plain, 0)):
             nothing(theta, stream(0, i))

@@ -23,10 +23,10 @@ def one(rule: str, n: int) -> None:
     import warnings
 
     from scorefold import tasks
-    from scorefold.fitting import fit
+    from scorefold.methods.fit import fit
     from scorefold.methods.npse import NPSE
     from scorefold.sample import SelfTuned
-    from scorefold.simulation.run import simulate
+    from scorefold.simulation.simulate import simulate
 
     warnings.simplefilter("ignore")
     task = tasks.get("gaussian")

@@ -6,115 +6,96 @@
     posterior = sf.fit(sims, method="pf-npse", seed=0)
     draws = posterior.sample(x_obs, draws=1_000, seed=0)
 
-Names are imported when they are first used, so that `import scorefold` is quick.
+Composition rules are in `sf.rules` (`sf.rules.Gauss`), samplers in `sf.samplers` (`sf.samplers.Langevin`), embeddings of series
+and images in `sf.embeddings`, figures in `sf.plots`, errors and warnings in `sf.errors`. Names are imported when they are first
+used, so that `import scorefold` is quick.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scorefold.artifact import load
-    from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
-    from scorefold.diagnosis import Diagnosis, diagnose
-    from scorefold.errors import Interrupted, ModelError, ScorefoldError
-    from scorefold.fitting import fit, fit_many
+    from scorefold import compose as rules
+    from scorefold import errors
+    from scorefold import sample as samplers
+    from scorefold.app import plots
+    from scorefold.diagnostics.diagnose import diagnose
     from scorefold.methods.abc import ABC
+    from scorefold.methods.fit import fit, fit_many
+    from scorefold.methods.load import load
     from scorefold.methods.nle import NLE
     from scorefold.methods.npe import NPE
     from scorefold.methods.npse import NPSE
     from scorefold.methods.nre import NRE
     from scorefold.methods.smc_abc import smc_abc
-    from scorefold.networks.embedding import Attention, Convolution
-    from scorefold.posterior import Draws, Posterior
+    from scorefold.posterior.draws import Draws
+    from scorefold.posterior.posterior import Posterior
     from scorefold.prior import Prior
-    from scorefold.sample import DDIM, Ancestral, Flow, Langevin, Metropolis, SelfTuned, Transitions
+    from scorefold.score import embedding as embeddings
     from scorefold.simulation.batched import Batched
-    from scorefold.simulation.run import simulate
-    from scorefold.simulation.store import Store
+    from scorefold.simulation.simulate import simulate
+    from scorefold.simulation.store.store import Store
     from scorefold.train.training import Training
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _HOMES = {
     "ABC": "methods.abc",
-    "Ancestral": "sample",
-    "Attention": "networks.embedding",
     "Batched": "simulation.batched",
-    "Convolution": "networks.embedding",
-    "DDIM": "sample",
-    "Damped": "compose",
-    "Diagnosis": "diagnosis",
-    "Diffused": "compose",
-    "Draws": "posterior",
-    "Flow": "sample",
-    "Gauss": "compose",
-    "Interrupted": "errors",
-    "Jac": "compose",
-    "Langevin": "sample",
-    "Metropolis": "sample",
-    "ModelError": "errors",
+    "Draws": "posterior.draws",
     "NLE": "methods.nle",
     "NPE": "methods.npe",
     "NPSE": "methods.npse",
     "NRE": "methods.nre",
-    "Posterior": "posterior",
+    "Posterior": "posterior.posterior",
     "Prior": "prior",
-    "ScorefoldError": "errors",
-    "SelfTuned": "sample",
-    "Store": "simulation.store",
-    "Tempered": "compose",
+    "Store": "simulation.store.store",
     "Training": "train.training",
-    "Transitions": "sample",
-    "diagnose": "diagnosis",
-    "fit": "fitting",
-    "fit_many": "fitting",
-    "load": "artifact",
-    "simulate": "simulation.run",
+    "diagnose": "diagnostics.diagnose",
+    "fit": "methods.fit",
+    "fit_many": "methods.fit",
+    "load": "methods.load",
+    "simulate": "simulation.simulate",
     "smc_abc": "methods.smc_abc",
 }
+_ROOMS = {"embeddings": "score.embedding", "errors": "errors", "plots": "app.plots", "rules": "compose", "samplers": "sample"}
 
 __all__ = [
     "ABC",
-    "DDIM",
     "NLE",
     "NPE",
     "NPSE",
     "NRE",
-    "Ancestral",
-    "Attention",
     "Batched",
-    "Convolution",
-    "Damped",
-    "Diagnosis",
-    "Diffused",
     "Draws",
-    "Flow",
-    "Gauss",
-    "Interrupted",
-    "Jac",
-    "Langevin",
-    "Metropolis",
-    "ModelError",
     "Posterior",
     "Prior",
-    "ScorefoldError",
-    "SelfTuned",
     "Store",
-    "Tempered",
     "Training",
-    "Transitions",
     "diagnose",
+    "embeddings",
+    "errors",
     "fit",
     "fit_many",
     "load",
+    "plots",
+    "rules",
+    "samplers",
     "simulate",
     "smc_abc",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name in _ROOMS:
+        value: Any = import_module(f"scorefold.{_ROOMS[name]}")
+    elif name in _HOMES:
+        value = getattr(import_module(f"scorefold.{_HOMES[name]}"), name)
+    else:
         raise AttributeError(f"module 'scorefold' has no attribute {name!r}")
-    value = getattr(import_module(f"scorefold.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

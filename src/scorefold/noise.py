@@ -10,13 +10,14 @@ at t = T; α_1 = γ_1 and α_t = γ_t / γ_{t-1}. Three schedules:
 - `log-snr`: log γ/(1-γ) falls linearly from +9.2 to -9.2, that is from noise of sd 0.01 to signal of sd 0.01.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import ScorefoldError, closest
-from scorefold.types import Array, Float, Scalar
+from scorefold.types import Array, Cloud, Float, Key, Scalar
 
 LOG_SNR_MAX = 9.2
 
@@ -31,6 +32,13 @@ class Level(NamedTuple):
     """γ of this level over γ of the next one below it in the stack (1 below the lowest)."""
     remaining: Scalar | Float[Array, "levels"]
     """(T-t)/T, the tempered prior's exponent."""
+
+
+Score = Callable[[Cloud, Level, Key], Cloud]
+"""The score of a cloud of draws at a level: what a rule hands out and a sampler takes. The key is for rules that look at some
+of the sets only."""
+LogDensity = Callable[[Cloud, Level], Float[Array, "draws"]]
+"""What a score is the gradient of, up to a constant."""
 
 
 def _linear_beta(T: int) -> np.ndarray:

@@ -22,9 +22,9 @@ import jax.numpy as jnp
 
 from scorefold import settings
 from scorefold.compose.factorized import Diffused
+from scorefold.compose.sets import SetScores
 from scorefold.errors import ScorefoldError
-from scorefold.noise import Level
-from scorefold.sets import Score, SetScores
+from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 CLUSTERING_STEPS = 2

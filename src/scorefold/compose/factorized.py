@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from scorefold.noise import Level
-from scorefold.sets import LogDensity, Score, SetScores
+from scorefold.compose.sets import SetScores
+from scorefold.noise import Level, LogDensity, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 

@@ -18,9 +18,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from scorefold import settings
+from scorefold.compose.sets import Chunk, SetScores
 from scorefold.errors import ScorefoldError
-from scorefold.noise import Level
-from scorefold.sets import Chunk, Score, SetScores
+from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 FEWEST, MOST = 20, 100_000

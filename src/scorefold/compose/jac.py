@@ -16,8 +16,8 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 
-from scorefold.noise import Level
-from scorefold.sets import Chunk, Score, SetScores
+from scorefold.compose.sets import Chunk, SetScores
+from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 SMALLEST = 1e-3

@@ -26,12 +26,13 @@ from scorefold import settings
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
-from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.networks.standardize import Standardize, blank, fit_standardize, standardized
-from scorefold.posterior import Drawn, Frame, Posterior
+from scorefold.posterior import saved as written
+from scorefold.posterior.draws import Drawn
+from scorefold.posterior.posterior import Frame, Posterior
 from scorefold.prior import Prior
-from scorefold.simulation.cases import Simulations
+from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
+from scorefold.simulation.simulations import Simulations
 
 SUMMARIES = ("moments", "regression")
 FEWEST = 50

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from scorefold.posterior import Posterior
-from scorefold.simulation.cases import Simulations
+from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.simulations import Simulations
 
 
 class Method(ABC):

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from scorefold import settings
-from scorefold.methods import written
+from scorefold.density.flow import check_flow
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.methods.method import Method
-from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
-from scorefold.networks.flow import check_flow
-from scorefold.networks.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
-from scorefold.posterior import Frame
-from scorefold.simulation.cases import Simulations
+from scorefold.posterior import saved as written
+from scorefold.posterior.posterior import Frame
+from scorefold.posterior.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
+from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective
 from scorefold.train.training import Training

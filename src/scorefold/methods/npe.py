@@ -21,26 +21,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold import settings
+from scorefold.density.flow import check_flow
+from scorefold.density.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.methods import written
-from scorefold.methods.lessons import Material, materials
 from scorefold.methods.method import Method
-from scorefold.networks import gaussian_base, standardize
-from scorefold.networks.embedding import Embedding, check_embedding
-from scorefold.networks.flow import check_flow
-from scorefold.networks.gaussian_base import GaussianBase, fit_gaussian_base
-from scorefold.networks.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
-from scorefold.networks.standardize import Standardize, fit_standardize, standardized
-from scorefold.posterior import Drawn, Frame, Posterior
+from scorefold.posterior import saved as written
+from scorefold.posterior.draws import Drawn
+from scorefold.posterior.posterior import Frame, Posterior
 from scorefold.prior import Prior
-from scorefold.sample.info import FARTHEST
-from scorefold.simulation.cases import Simulations
-from scorefold.train.cases import Cases, thinned
+from scorefold.sample.health import FARTHEST
+from scorefold.score import gaussian_base, standardize
+from scorefold.score.embedding import Embedding, check_embedding
+from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
+from scorefold.score.standardize import Standardize, fit_standardize, standardized
+from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.lessons import Material, materials
 from scorefold.train.loop import Objective, train
 from scorefold.train.training import History, Training
+from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Cloud, Key, Scalar, draw_key
 
 SMALLEST = 256

@@ -9,33 +9,31 @@ to compose, and if that is demanded it is NPSE.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import jax.numpy as jnp
-
-from scorefold import pairing, settings
+from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
-from scorefold.methods.composed import ComposedPosterior
-from scorefold.methods.lessons import Material, materials
 from scorefold.methods.method import Method
-from scorefold.networks.embedding import Embedding, check_embedding
-from scorefold.networks.ensemble import ScoreEnsemble
-from scorefold.networks.gaussian_base import fit_gaussian_base
-from scorefold.networks.resmlp import DEEPEST, WIDEST
-from scorefold.networks.score import Shape
-from scorefold.networks.standardize import fit_standardize, standardized
-from scorefold.networks.tilt import Tilt
+from scorefold.methods.refine.refine import refine
 from scorefold.noise import Level, levels
-from scorefold.prior import Prior
-from scorefold.prior.proposal import GaussianProposal
+from scorefold.posterior import rule_and_sampler as pairing
+from scorefold.posterior.composed import ComposedPosterior, tilt_of
+from scorefold.posterior.posterior import Posterior
 from scorefold.sample import Sampler
-from scorefold.simulation.cases import Simulations
+from scorefold.score.denoising import Fixed, score_objective
+from scorefold.score.embedding import Embedding, check_embedding
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.score.fit_correction import fit_correction
+from scorefold.score.gaussian_base import fit_gaussian_base
+from scorefold.score.network import Shape
+from scorefold.score.resmlp import DEEPEST, WIDEST
+from scorefold.score.set_size import fit_partition
+from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.control import fit_control
-from scorefold.train.fit import Fixed, score_objective
+from scorefold.train.lessons import Material, materials
 from scorefold.train.loop import train
-from scorefold.train.partition import fit_partition
 from scorefold.train.training import Training
 
 MOST_LEVELS = 100_000
@@ -53,7 +51,7 @@ class NPSE(Method):
     depth: int = 3
     base: bool = True
     """Let the network learn only what a Gaussian fit leaves over; off: the paper's network."""
-    control: bool = True
+    correction: bool = True
     """Correct the trained score by what unseen cases say of its size and its mean."""
     embedding: str | Embedding | None = None
     """For series and images: "convolution", "attention", one of these configured, or a function (shape, key) that makes an
@@ -91,25 +89,29 @@ class NPSE(Method):
             )
         first, grid = sims[0], levels(self.schedule, self.T)
         largest = min(self.set_size or first.set_size, first.set_size)
-        shape = self.network_shape(first.prior.dim, first.prior.gaussian, first.shape, largest)
+        shape = self.network_shape(first.prior.dim, first.prior.has_density, first.shape, largest)
         cases = materials(sims, largest, self.training, seeds, prior_too=True)
         lessons = [
-            one.lesson(self._fixed(one, grid, first.prior.gaussian), self.training.members, seed)
+            one.lesson(self._fixed(one, grid, first.prior.has_density), self.training.members, seed)
             for one, seed in zip(cases, seeds, strict=True)
         ]
         trained = []
         fitted = train(score_objective(shape), lessons, self.training, self.base, progress, checkpoint)
         for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
             ensemble = ScoreEnsemble(network, lesson.fixed.standardize, lesson.fixed.base, None)
-            if self.control:
-                control = fit_control(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
-                ensemble = replace(ensemble, control=control)
+            if self.correction:
+                correction = fit_correction(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
+                ensemble = replace(ensemble, correction=correction)
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
             ensemble = replace(ensemble, tilt=tilt_of(one.prior))
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
 
-    def network_shape(self, dim: int, gaussian: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
+    def refine(self, start: ComposedPosterior, *args: Any, **how: Any) -> Posterior:
+        """A posterior for one data set, from simulations near it."""
+        return refine(start, *args, **how)
+
+    def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
         """The network that these settings mean for a prior and simulations."""
         return Shape(
             dim=dim,
@@ -119,23 +121,15 @@ class NPSE(Method):
             depth=self.depth,
             conservative=self.conservative,
             base=self.base,
-            learns_prior=not gaussian,
+            learns_prior=not has_density,
             observation=observation,
             embedding=self.embedding,
         )
 
-    def _fixed(self, cases: Material, grid: Level, gaussian: bool) -> Fixed:
+    def _fixed(self, cases: Material, grid: Level, has_density: bool) -> Fixed:
         """Standardisation and Gaussian base."""
         standardize = fit_standardize(cases.observations)
         if not self.base:
             return Fixed(grid, standardize, None)
-        base = fit_gaussian_base(standardized(standardize, cases.x), cases.sizes, cases.u, smallest=int(gaussian))
+        base = fit_gaussian_base(standardized(standardize, cases.x), cases.sizes, cases.u, smallest=int(has_density))
         return Fixed(grid, standardize, base)
-
-
-def tilt_of(prior: Prior) -> Tilt | None:
-    """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
-    proposal = prior.proposal
-    if not isinstance(proposal, GaussianProposal):
-        return None
-    return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))

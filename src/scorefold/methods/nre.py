@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from scorefold import settings
+from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.errors import ScorefoldError
-from scorefold.methods import written
 from scorefold.methods.method import Method
-from scorefold.methods.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
-from scorefold.networks.embedding import Embedding, check_embedding
-from scorefold.networks.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
-from scorefold.networks.resmlp import DEEPEST, WIDEST
-from scorefold.posterior import Frame
-from scorefold.simulation.cases import Simulations
+from scorefold.posterior import saved as written
+from scorefold.posterior.posterior import Frame
+from scorefold.posterior.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
+from scorefold.score.embedding import Embedding, check_embedding
+from scorefold.score.resmlp import DEEPEST, WIDEST
+from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective
 from scorefold.train.training import Training

@@ -31,7 +31,8 @@ from scipy.special import logsumexp
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.abc import adjusted, epanechnikov, moments
-from scorefold.posterior import Draws, within_reach
+from scorefold.posterior.draws import Draws
+from scorefold.posterior.posterior import within_reach
 from scorefold.prior import Prior
 from scorefold.simulation.replicate import replicate
 
@@ -182,7 +183,7 @@ def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, 
         raise ScorefoldError(
             f"expected an sf.Prior and a simulator to call; got {type(prior).__name__}, {type(simulator).__name__}"
         )
-    if not prior.gaussian:
+    if not prior.has_density:
         raise ScorefoldError(
             "expected a prior with a known density for SMC-ABC, whose weights need it; got one from draws. Use method='abc', "
             "which needs draws only, or write the prior down as a distribution."

@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.special import ndtr, ndtri
 
 from scorefold.errors import ScorefoldError, closest
-from scorefold.prior.gaussian import MULTIVARIATE_NORMAL
-from scorefold.prior.normal import U_MAX, Values
+from scorefold.prior.multivariate_normal import MULTIVARIATE_NORMAL
+from scorefold.prior.normal_space import U_MAX, Values
 
 EXPECTED = "expected a continuous distribution of scipy.stats or NumPyro"
 

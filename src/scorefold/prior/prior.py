@@ -17,10 +17,10 @@ from scipy import stats
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
-from scorefold.prior.draws import Whitened, bounds_of, checked_draws, fit_draws
-from scorefold.prior.gaussian import Gaussian, mean_and_cov
+from scorefold.prior.known_by_draws import Whitened, bounds_of, checked_draws, fit_draws
 from scorefold.prior.marginals import Marginals, described, marginal, pairs_of
-from scorefold.prior.normal import Values
+from scorefold.prior.multivariate_normal import Gaussian, mean_and_cov
+from scorefold.prior.normal_space import Values
 from scorefold.prior.proposal import Proposal, Proposed, read_proposal
 from scorefold.types import Float
 
@@ -82,8 +82,8 @@ class Prior:
         return self._law.proposal if isinstance(self._law, Proposed) else None
 
     @property
-    def gaussian(self) -> bool:
-        """Whether u is N(0, I). If not it has mean 0 and covariance I, and its diffused score must be learned."""
+    def has_density(self) -> bool:
+        """Whether p(θ) is known, so that u is N(0, I); if not, u is only whitened, and its diffused score is learned."""
         return not isinstance(self._law, Whitened)
 
     @property

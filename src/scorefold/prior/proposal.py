@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from scorefold.prior.gaussian import Gaussian
 from scorefold.prior.marginals import Marginals
-from scorefold.prior.normal import U_MAX, Values
+from scorefold.prior.multivariate_normal import Gaussian
+from scorefold.prior.normal_space import U_MAX, Values
 
 WIDE = 4.0
 """Truncated: beyond that many sd the prior is not cut."""

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.canvas import BLUE, BLUE_LIGHT, BLUE_MID, FRAME, GREY, INK, ORANGE, checked, figure_of
-from scorefold.report.density import marginal, span, surface
+from scorefold.report.kernel_density import marginal, span, surface
 
 Some = np.ndarray | None
 

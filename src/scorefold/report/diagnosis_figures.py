@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from scorefold.report.canvas import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE, checked, figure_of, plain
-from scorefold.report.density import marginal
+from scorefold.report.kernel_density import marginal
 
 BAND = "#E4E4E4"
 LEVEL = 0.05

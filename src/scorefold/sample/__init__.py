@@ -2,14 +2,14 @@
 
 from scorefold.sample.ancestral import Ancestral
 from scorefold.sample.ddim import DDIM
-from scorefold.sample.flow import Flow
-from scorefold.sample.info import Info
+from scorefold.sample.health import Info
 from scorefold.sample.langevin import Langevin
 from scorefold.sample.metropolis import Metropolis
+from scorefold.sample.probability_flow import ProbabilityFlow
 from scorefold.sample.self_tuned import SelfTuned
 from scorefold.sample.transitions import Transitions
 
-Sampler = SelfTuned | Langevin | Transitions | Ancestral | DDIM | Flow | Metropolis
+Sampler = SelfTuned | Langevin | Transitions | Ancestral | DDIM | ProbabilityFlow | Metropolis
 
 SAMPLERS: dict[str, Sampler] = {
     "self-tuned": SelfTuned(),
@@ -17,7 +17,7 @@ SAMPLERS: dict[str, Sampler] = {
     "transitions": Transitions(),
     "ancestral": Ancestral(),
     "ddim": DDIM(),
-    "flow": Flow(),
+    "probability-flow": ProbabilityFlow(),
     "metropolis": Metropolis(),
 }
 
@@ -25,10 +25,10 @@ __all__ = [
     "DDIM",
     "SAMPLERS",
     "Ancestral",
-    "Flow",
     "Info",
     "Langevin",
     "Metropolis",
+    "ProbabilityFlow",
     "Sampler",
     "SelfTuned",
     "Transitions",

@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from scorefold import settings
-from scorefold.noise import Level
-from scorefold.sample.denoise import finish
-from scorefold.sample.info import Info, identities
-from scorefold.sets import Score
+from scorefold.noise import Level, Score
+from scorefold.sample.health import Info, identities
+from scorefold.sample.last_step import finish
 from scorefold.types import Cloud, Count, Key
 
 

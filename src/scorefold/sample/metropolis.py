@@ -17,10 +17,9 @@ import jax.numpy as jnp
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
-from scorefold.noise import Level
-from scorefold.sample.info import MOST_STEPS, Info, conclude, identities
+from scorefold.noise import Level, LogDensity, Score
+from scorefold.sample.health import MOST_STEPS, Info, conclude, identities
 from scorefold.sample.self_tuned import preconditioner
-from scorefold.sets import LogDensity, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 WANTED = 0.7

@@ -25,9 +25,8 @@ import jax.numpy as jnp
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
-from scorefold.noise import Level
-from scorefold.sample.info import MOST_STEPS, Info, conclude, identities
-from scorefold.sets import Score
+from scorefold.noise import Level, Score
+from scorefold.sample.health import MOST_STEPS, Info, conclude, identities
 from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 JITTER = 1e-6

@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from scorefold import settings
-from scorefold.noise import Level
-from scorefold.sample.info import Info, conclude, identities
-from scorefold.sets import Score
+from scorefold.noise import Level, Score
+from scorefold.sample.health import Info, conclude, identities
 from scorefold.types import Cloud, Count, Key
 
 

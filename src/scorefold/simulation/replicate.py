@@ -7,7 +7,7 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
-from scorefold.simulation.run import run_here
+from scorefold.simulation.simulate import run_here
 
 
 def replicate(theta: np.ndarray, simulator: Callable[..., Any], n: int, seed: int, progress: bool = False) -> np.ndarray:

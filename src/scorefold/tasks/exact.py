@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose.sets import SetScores
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
-from scorefold.sets import SetScores
 from scorefold.tasks.task import Task
 from scorefold.types import Array, Callable, Cloud, Float, Int, Observation, Scalar, Theta
 

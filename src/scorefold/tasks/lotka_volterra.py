@@ -20,7 +20,8 @@ from scipy import integrate, stats
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
-from scorefold.tasks import nuts, ode, stored
+from scorefold.tasks import nuts_reference as nuts
+from scorefold.tasks import ode, stored
 from scorefold.tasks.task import Series, Task, checked
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 

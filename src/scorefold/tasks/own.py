@@ -10,7 +10,7 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.tasks import nuts
+from scorefold.tasks import nuts_reference as nuts
 from scorefold.types import Array, Callable, Float, Observation, Scalar, Theta
 
 QUANTILES: dict[str, Callable[..., Array]] = {

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from scorefold.errors import ScorefoldWarning
-from scorefold.tasks.nuts import Chains
+from scorefold.tasks.nuts_reference import Chains
 from scorefold.types import Callable, Float
 
 POOL = 1_000

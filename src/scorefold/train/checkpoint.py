@@ -25,7 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.disk import model, strict
+from scorefold.disk import folder as model
+from scorefold.disk import strict
 from scorefold.disk.tensors import Spec
 from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning
 
@@ -56,8 +57,8 @@ class Checkpoint(NamedTuple):
     """What must agree to go on, as strict JSON."""
     seconds: float = 60.0
     """Between two checkpoints."""
-    further: bool = True
-    """Off: take what there is, and train no further."""
+    best_so_far: bool = False
+    """Take what there is, and train no further."""
 
     def read(self, like: Any) -> State | None:
         """The latest state whose arrays have the structure, shapes and types of `like` (except for the losses' length)."""
@@ -143,7 +144,7 @@ class Watch(NamedTuple):
         if self.stopped:
             raise Interrupted(
                 f"training was stopped after round {state.round} of {rounds}, and nothing is lost. To go on, make the same "
-                f"call with checkpoint={str(self.checkpoint.folder)!r}; with further=False as well it returns the best so far."
+                f"call with checkpoint={str(self.checkpoint.folder)!r}; best_so_far=True added to it returns the best so far."
             )
 
 

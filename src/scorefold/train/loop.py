@@ -26,9 +26,9 @@ import optax
 
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
-from scorefold.train.cases import Stream
 from scorefold.train.checkpoint import Checkpoint, State
 from scorefold.train.training import History, Pace, Training, choose, pace_of
+from scorefold.train.training_set import Stream
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 
 MOST_UNSEEN = 20_000
@@ -186,9 +186,9 @@ def _run_rounds(
         if checkpoint is not None:
             watch = stack.enter_context(checkpoint.session())
             found = checkpoint.read(like)
-            if not checkpoint.further:
+            if checkpoint.best_so_far:
                 if found is None:
-                    raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, as further=False asks; there is none")
+                    raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, for best_so_far=True; there is none")
                 return found
         state = found or start()
         report = stack.enter_context(bar("training", rounds - state.round, progress))

@@ -1,0 +1,205 @@
+"""Cells → records.
+
+Cells that share a training run together: simulate and train once for all seeds of the configuration, then draw for one cell
+after the other, on an accelerator for all data sets of one size together. C2ST trains its classifiers in batches of one fixed
+size, so that a cell's number does not depend on which cells are measured with it. Draws that the sampler itself refuses count
+as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the value of two clouds far apart.
+"""
+
+import math
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from scorefold import tasks
+from scorefold.app.bench.plan import Cell, sampler
+from scorefold.app.bench.record import Event, Record, described
+from scorefold.app.bench.setups import configured
+from scorefold.diagnostics.c2st import c2st_many
+from scorefold.diagnostics.mmd import squared_mmd
+from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.fit import fit_many
+from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.simulate import simulate
+
+FAR = 2 - 2 * math.exp(-0.5)
+REFERENCE_SEED = 0
+SHOWN_TASKS, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
+"""Draws kept in the record, of the tasks with a figure that shows draws."""
+BATCH = 30
+"""Cells measured together on an accelerator."""
+LONGEST_ERROR = 300
+
+Tell = Callable[[str], None]
+
+
+class Trained(NamedTuple):
+    """One configuration, trained for each of its seeds."""
+
+    posteriors: dict[int, Posterior]
+    seconds: dict[str, float]
+
+
+class Drawn(NamedTuple):
+    """One cell's draws with their reference, before C2ST; no draws where the sampler refused."""
+
+    cell: Cell
+    theta: np.ndarray | None
+    reference: np.ndarray
+    record: Record
+
+
+def run_group(cells: Sequence[Cell], tell: Tell = lambda text: None) -> Iterator[Record]:
+    """The records of cells that share a training; every record is out as soon as it is known."""
+    group = cells[0].group
+    if any(cell.group != group for cell in cells):
+        raise ScorefoldError("expected cells that share a training; got several configurations")
+    tell("training")
+    trained = train(group)
+    batch = 1 if jax.default_backend() == "cpu" else BATCH
+    for start in range(0, len(cells), batch):
+        some = cells[start : start + batch]
+        together: dict[Cell, list[Cell]] = {}
+        for cell in some:
+            together.setdefault(replace(cell, parameters=0), []).append(cell)
+        drawn = {one.cell: one for own in together.values() for one in draw(own, trained)}
+        yield from measure([drawn[cell] for cell in some], batch)
+
+
+def attempt(cells: Sequence[Cell]) -> Iterator[Event]:
+    """What becomes of cells that share a training: their records and, where an error ends them, that error."""
+    group = cells[0].group
+    try:
+        for record in run_group(cells):
+            yield "record", group, record
+    except Exception as error:
+        yield failure(group, error)
+
+
+def collect(cells: Sequence[Cell]) -> list[Event]:
+    """The same as a list, for a worker elsewhere."""
+    return list(attempt(cells))
+
+
+def failure(group: Cell, error: Exception) -> Event:
+    """An error as an event: in one line, with its place unless it is one of ours."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    if len(words) > LONGEST_ERROR:
+        words = words[: LONGEST_ERROR - 1] + "…"
+    if not isinstance(error, ScorefoldError) and (frames := traceback.extract_tb(error.__traceback__)):
+        words += f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return "failed", group, words
+
+
+def train(group: Cell) -> Trained:
+    """Simulate and train for every seed of a configuration, as one program."""
+    task, method = tasks.get(group.task), configured(group.method, group.setting, group.m, group.steps, group.conservative)
+    started = time.perf_counter()
+    sims = [simulate(task.prior, task.simulator, group.budget, group.m, seed) for seed in group.together]
+    simulated = time.perf_counter()
+    posteriors = fit_many(sims, method, list(group.together))
+    seconds = {"simulate": simulated - started, "train": time.perf_counter() - simulated}
+    return Trained(dict(zip(group.together, posteriors, strict=True)), seconds)
+
+
+def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
+    """The draws of cells that differ in their parameters alone, and what is known of them but C2ST."""
+    first = cells[0]
+    task, posterior = tasks.get(first.task), trained.posteriors[first.training]
+    truths, x_obs = zip(*(task.observe(cell.n, cell.parameters) for cell in cells), strict=True)
+    references = [_reference(cell.task, cell.n, cell.parameters, cell.draws) for cell in cells]
+    started, clouds = time.perf_counter(), _clouds(posterior, cells, np.stack(x_obs))
+    seconds = trained.seconds | {"draw": (time.perf_counter() - started) / len(cells)}
+    shown = first.task in SHOWN_TASKS
+    drawn = []
+    for cell, truth, reference, (theta, health) in zip(cells, truths, references, clouds, strict=True):
+        record = described(cell) | {"truth": _plain(truth), "training": _history(posterior)} | health
+        if shown and theta is not None:
+            record["draws"] = [_plain(row) for row in theta[:SHOWN_DRAWS]]
+        drawn.append(Drawn(cell, theta, reference, record | {"seconds": {k: round(v, 3) for k, v in seconds.items()}}))
+    return drawn
+
+
+def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> list[tuple[np.ndarray | None, Record]]:
+    """The draws for each data set, none where they were refused, and how they are."""
+    first = cells[0]
+    how = {"sampler": sampler(first.sampler)} if first.sampler else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # it is in the record
+        try:
+            if len(cells) == 1:
+                draws = posterior.sample(x_obs[0], first.draws, first.parameters, **how)
+                return [(draws.theta, _health(draws.info.converged, draws.info.diverged))]
+            many = posterior.sample_many(x_obs, first.draws, [cell.parameters for cell in cells], **how)
+        except ScorefoldError as error:
+            return [(None, {"failed": str(error), **_health(False, True)})] * len(cells)
+    return [
+        (theta, _health(converged, diverged))
+        if np.isfinite(theta).all()
+        else (None, {"failed": "draws are not finite", **_health(False, True)})
+        for theta, converged, diverged in zip(many.theta, many.converged, many.diverged, strict=True)
+    ]
+
+
+def _health(converged: Any, diverged: Any) -> Record:
+    return {"converged": bool(converged), "diverged": bool(diverged)}
+
+
+def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
+    """The records of several cells, their classifiers trained in batches of one size whoever they are."""
+    there = [(one.cell, one.theta, one.reference) for one in drawn if one.theta is not None]
+    told: dict[str, float] = {}
+    # Only clouds of one shape go together.
+    for shape in dict.fromkeys(theta.shape for _, theta, _ in there):
+        alike = [one for one in there if one[1].shape == shape]
+        padded = [alike[i % len(alike)] for i in range(batch)]
+        found = c2st_many([theta for _, theta, _ in padded], [reference for _, _, reference in padded])
+        told |= {cell.key: value for (cell, _, _), value in zip(padded, found, strict=True)}
+    device = jax.devices()[0].device_kind
+    for one in drawn:
+        yield one.record | {"measures": _measures(one, told.get(one.cell.key)), "device": device}
+
+
+def _measures(one: Drawn, accuracy: float | None) -> dict[str, float | None]:
+    if one.theta is None or accuracy is None:
+        return {"c2st": 1.0, "mmd2": FAR, "shift": None, "sd_ratio": None}
+    return {
+        "c2st": accuracy,
+        "mmd2": _number(squared_mmd(one.theta, one.reference)),
+        "shift": _number(np.sqrt((mean_shift(one.theta, one.reference) ** 2).mean())),
+        "sd_ratio": _number(sd_ratio(one.theta, one.reference).mean()),
+    }
+
+
+@lru_cache(maxsize=2_000)
+def _reference(task: str, n: int, parameters: int, draws: int) -> np.ndarray:
+    """Draws of the true posterior: the same for every method."""
+    found = tasks.get(task)
+    return found.reference(found.observe(n, parameters)[1], draws, REFERENCE_SEED)
+
+
+def _history(posterior: Posterior) -> dict[str, float]:
+    """The learning rate kept and its validation loss, where the method has them."""
+    history = posterior.history
+    losses, rate = getattr(history, "losses", None), getattr(history, "learning_rate", None)
+    if not isinstance(losses, dict) or rate is None or rate not in losses:
+        return {}
+    return {"learning_rate": float(rate), "validation": float(losses[rate])}
+
+
+def _plain(values: Iterable[Any]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _number(value: Any) -> float | None:
+    """To six digits, which is what single precision has; no number is null."""
+    return float(f"{float(value):.6g}") if math.isfinite(value) else None

@@ -1,0 +1,120 @@
+"""Results as records: one line of strict JSON each, only ever appended.
+
+    {"key": …, "cell": {…}, "measures": {…}, …, "seconds": {…}}
+
+`key` is the hash of the description in `cell`. A line is on the disk before the next is written; a last line that a kill tore
+is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run, and are not compared.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from scorefold.app.bench.plan import Cell
+from scorefold.errors import ScorefoldError
+
+RECORDS, RUNS = "records.jsonl", "runs.jsonl"
+NOT_COMPARED = ("seconds", "device")
+
+Record = dict[str, Any]
+Event = tuple[str, Cell, Any]
+"""What happened, the configuration it happened to, and what there is to say.
+
+"start" (it is begun) and "sent" (it waits for a worker or is with one) with nothing, "record" with a record, "failed" with the
+error in one line.
+"""
+
+
+def described(cell: Cell) -> Record:
+    """A record before its results."""
+    return {"key": cell.key, "cell": {**vars(cell), "together": list(cell.together)}}
+
+
+def cell_of(record: Record) -> Cell:
+    """The description a record belongs to; a ScorefoldError where it has been changed."""
+    try:
+        cell = Cell(**{**record["cell"], "together": tuple(record["cell"]["together"])})
+    except (KeyError, TypeError) as error:
+        raise ScorefoldError(f"expected a record of a benchmark cell; got one without a description ({error})") from None
+    if cell.key != record["key"]:
+        raise ScorefoldError(
+            f"the record {record['key']} does not belong to its description ({cell.key}): it was made by another version of "
+            "the benchmark, or edited. Use another folder."
+        )
+    return cell
+
+
+def compared(record: Record) -> Record:
+    """What is the same in every run of a cell."""
+    return {name: value for name, value in record.items() if name not in NOT_COMPARED}
+
+
+def read(path: Path) -> list[Record]:
+    """The whole lines of a file, the first of each key; none if there is no file."""
+    records: dict[str, Record] = {}
+    for number, line in enumerate(_whole(path), 1):
+        try:
+            record = json.loads(line, parse_constant=_refuse)
+            key = record["key"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ScorefoldError(f"expected one record a line in {path}; line {number} is none ({error})") from None
+        records.setdefault(key, record)
+    return list(records.values())
+
+
+def done(path: Path) -> set[str]:
+    """The keys of the cells that have a record here, each checked against its description."""
+    return {cell_of(record).key for record in read(path)}
+
+
+@contextmanager
+def appending(path: Path) -> Iterator["Appender"]:
+    """The file, for one process at a time, without a torn last line."""
+    with open(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ScorefoldError(f"another run is writing to {path}. Wait for it, or use another folder.") from None
+        whole = sum(len(line) + 1 for line in _whole(path))
+        if whole < path.stat().st_size:
+            file.truncate(whole)
+        yield Appender(file)
+
+
+class Appender:
+    """Appends records, each on the disk when the call returns."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def __call__(self, record: Record) -> None:
+        """One line, written through."""
+        self._file.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _whole(path: Path) -> Sequence[bytes]:
+    """The lines that end; a last one that is cut, or that ends but is not JSON, was torn."""
+    if not path.exists():
+        return []
+    *lines, torn = path.read_bytes().split(b"\n")
+    if lines and not torn and not _is_json(lines[-1]):
+        lines.pop()
+    return lines
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

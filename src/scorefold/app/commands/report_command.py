@@ -1,0 +1,55 @@
+"""`scorefold report`: one page about a folder of results, whichever command wrote it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from scorefold.app.commands.bench_commands import records_in
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that `scorefold bench run`, `infer` or `diagnose` wrote.")],
+    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
+) -> None:
+    """Write one self-contained HTML page about a folder of results."""
+    from scorefold.report.results import PAGE
+
+    text, target = _page(folder), out or folder / PAGE
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+    typer.echo(f"The page is {target}; {len(text.encode()) / 1e6:.2f} MB, open it in any browser.")
+
+
+def _page(folder: Path) -> str:
+    from scorefold.app.bench.bench_page import bench_page
+    from scorefold.app.bench.drive import history
+    from scorefold.app.bench.record import RECORDS
+    from scorefold.report.diagnosis_page import diagnosis_page
+    from scorefold.report.infer_page import infer_page
+    from scorefold.report.results import DIAGNOSIS, SUMMARY
+
+    if (folder / RECORDS).exists():
+        return bench_page(records_in(folder), history(folder))
+    for name, page in ((SUMMARY, infer_page), (DIAGNOSIS, diagnosis_page)):
+        if (folder / name).exists():
+            return page(_summary(folder / name), {path.stem: path.read_bytes() for path in sorted(folder.glob("*.png"))})
+    raise typer.BadParameter(
+        f"expected a folder with {RECORDS} (of `scorefold bench run`), {SUMMARY} (of `scorefold infer`) or {DIAGNOSIS} (of "
+        f"`scorefold diagnose`); got {folder}",
+        param_hint="FOLDER",
+    )
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint="FOLDER") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"expected an object in {path}; got {type(found).__name__}", param_hint="FOLDER")
+    return found

@@ -1,0 +1,107 @@
+"""`scorefold simulate` and `scorefold store`: fill a store as a file says, and look into one."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scorefold.app.commands.usage import aloud
+from scorefold.errors import ScorefoldError
+
+if TYPE_CHECKING:
+    from scorefold.simulation.store.store import Store
+
+store_app = typer.Typer(no_args_is_help=True, help="Look into a store of simulations: info, verify, export.")
+
+
+class Format(StrEnum):
+    """What a store can be exported to."""
+
+    parquet = "parquet"
+    zarr = "zarr"
+
+
+def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/simulating.md.")]) -> None:
+    """Simulate into a store as a TOML file says; run it again to continue."""
+    from scorefold.app import config as files
+    from scorefold.simulation.simulate import simulate as run
+
+    try:
+        read = files.read(config)
+        prior, simulator = read.prior(), read.simulator()
+    except ScorefoldError as error:
+        raise typer.BadParameter(str(error), param_hint="CONFIG") from None
+    settings = {key: value for key, value in read.simulate.items() if key != "store"}
+    with aloud():
+        try:
+            sims = run(prior, simulator, **settings, progress=True, store=read.store)
+        except KeyboardInterrupt:
+            typer.echo(f"scorefold: stopped; what was finished is in {read.store}. Run it again to continue.", err=True)
+            raise typer.Exit(1) from None
+    typer.echo(f"{sims}\nThe store is {read.store}; look into it with `scorefold store info {read.store}`.")
+
+
+@store_app.command()
+def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
+    """Say what is in a store."""
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    store = _open(path)
+    about, stop = store.about, store.stop()
+    counts = {name: count for name, count in store.counts().items() if count}
+    missing = sum(b - a for a, b in store.missing(stop))
+    seconds = store.runtimes(0, stop)
+    shards = [file.stat().st_size for file in (path / "shards").iterdir()] if stop else []
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("simulations", ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none")
+    table.add_row("missing", f"{missing:,} before the last one" if missing else "none before the last one")
+    table.add_row("prior", repr(store.prior))
+    table.add_row("simulator", f"{about['simulator']['name']} (code {about['simulator']['sha256'][:12]}…)")
+    table.add_row("seed, set size", f"{about['seed']}, {about['set_size']}")
+    table.add_row("observation", "×".join(map(str, store.shape)) or "1 number")
+    table.add_row(
+        "files", f"{len(shards):,} shards, {sum(shards) / 1e6:,.1f} MB; schema {about['schema']}, by {about['scorefold']}"
+    )
+    if np.isfinite(seconds).any():
+        kept = seconds[np.isfinite(seconds)]
+        table.add_row("seconds each", f"median {np.median(kept):.3g}, longest {kept.max():.3g}, all {kept.sum():.3g}")
+    Console(soft_wrap=True, highlight=False).print(table)
+
+
+@store_app.command()
+def verify(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
+    """Check every file of a store; exit status 1 if something was damaged or is missing."""
+    store = _open(path)
+    stop = store.stop()
+    missing = sum(b - a for a, b in store.missing(stop))
+    typer.echo(
+        f"{stop - missing:,} simulations are whole, {missing:,} before the last one are missing, "
+        f"{len(store.quarantined):,} damaged files were moved to quarantine."
+    )
+    if missing or store.quarantined:
+        raise typer.Exit(1)
+
+
+@store_app.command()
+def export(
+    path: Annotated[Path, typer.Argument(help="A store.")],
+    to: Annotated[Format, typer.Option(help="The format.")],
+    out: Annotated[Path | None, typer.Option(help="File or folder to write; by default beside the store.")] = None,
+) -> None:
+    """Write the simulations of a store in another format."""
+    from scorefold.simulation.store.export import EXPORTS
+
+    store = _open(path)
+    target = out or path.resolve().with_suffix(f".{to.value}")
+    EXPORTS[to.value](store, target)
+    typer.echo(f"{store.stop():,} simulations are in {target}.")
+
+
+def _open(path: Path) -> "Store":
+    from scorefold.simulation.store.store import Store
+
+    with aloud():
+        return Store.open(path)

@@ -1,0 +1,185 @@
+"""A run written down as a TOML file.
+
+    [prior]                                    # a SciPy distribution (or NumPyro's, capitalised) for each parameter
+    beta = { distribution = "lognorm", s = 0.5, scale = 0.4 }
+    gamma = { distribution = "Uniform", low = 0.0, high = 2.0 }
+
+    [simulator]
+    function = "my_model:simulate"             # module:function, looked for beside this file first
+
+    [simulate]
+    budget = 10_000
+    set_size = 6                               # the rest may be left out
+    seed = 0
+    store = "simulations"                      # a folder, beside this file; by default named after it
+    workers = 8
+    timeout = 60.0                             # seconds
+    memory = 2_000_000_000                     # bytes
+    max_failures = 0.2
+
+A multivariate normal is written as `[prior]` with `distribution = "multivariate_normal"`, `names`, `mean` and `cov`; a prior
+from draws with `distribution = "draws"`, `names`, `file` (.npy) and perhaps `bounds`. Keys that are not known are refused.
+"""
+
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scorefold.errors import ScorefoldError, closest
+
+if TYPE_CHECKING:
+    from scorefold.prior import Prior
+
+TABLES = ("prior", "simulator", "simulate")
+SIMULATE: dict[str, tuple[type, ...]] = {
+    "budget": (int,),
+    "set_size": (int,),
+    "seed": (int,),
+    "store": (str,),
+    "workers": (int,),
+    "timeout": (int, float),
+    "memory": (int,),
+    "max_failures": (int, float),
+}
+"""The arguments of `sf.simulate` that a file may set."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the file says, its tables checked for form."""
+
+    path: Path
+    prior_table: Mapping[str, Any]
+    function: str
+    simulate: Mapping[str, Any]
+
+    @property
+    def store(self) -> Path:
+        """Where simulations go."""
+        return self.path.parent / self.simulate.get("store", f"{self.path.stem}-simulations")
+
+    def prior(self) -> "Prior":
+        """The prior."""
+        return read_prior(self.prior_table, self.path.parent)
+
+    def simulator(self) -> Callable[..., Any]:
+        """The simulator, imported."""
+        module_name, _, name = self.function.partition(":")
+        folder = str(self.path.parent.resolve())
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        try:
+            module = import_module(module_name)
+        except Exception as error:
+            raise ScorefoldError(
+                f"[simulator] in {self.path}: expected a module {module_name!r} that can be imported, beside the file or "
+                f"installed; got {type(error).__name__}: {error}"
+            ) from error
+        if not callable(found := getattr(module, name, None)):
+            known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+            raise ScorefoldError(
+                f"[simulator] in {self.path}: expected a function {name!r} in module {module_name!r}. {closest(name, known)}"
+            )
+        return found
+
+
+def read(path: str | Path) -> Config:
+    """The file's content, or an error that says what is wrong where."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise ScorefoldError(f"expected a TOML file at {path}; got {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScorefoldError(f"expected TOML in {path}; got {error}") from error
+    _keys(content, TABLES, f"{path}", "table")
+    for name in TABLES:
+        if not isinstance(content.get(name), dict):
+            raise ScorefoldError(f"{path}: expected a table [{name}]; got {content.get(name, 'none')!r}")
+    _keys(content["simulator"], ("function",), f"[simulator] in {path}", "key")
+    function = content["simulator"].get("function")
+    if not isinstance(function, str) or not all(part for part in (*function.partition(":")[::2],)):
+        raise ScorefoldError(f'[simulator] in {path}: expected function = "module:function"; got {function!r}')
+    settings = content["simulate"]
+    _keys(settings, tuple(SIMULATE), f"[simulate] in {path}", "key")
+    for key, value in settings.items():
+        if not isinstance(value, SIMULATE[key]) or isinstance(value, bool):
+            kind = {int: "a whole number", str: "a text"}.get(SIMULATE[key][-1], "a number")
+            raise ScorefoldError(f"[simulate] in {path}: expected {key} to be {kind}; got {value!r}")
+    if "budget" not in settings:
+        raise ScorefoldError(f"[simulate] in {path}: expected a budget, the number of simulator calls; got none")
+    return Config(path, content["prior"], function, settings)
+
+
+def read_prior(table: Mapping[str, Any], folder: Path) -> "Prior":
+    """The prior that a table describes."""
+    import numpy as np
+    from scipy import stats
+
+    from scorefold.prior import Prior
+
+    kind = table.get("distribution")
+    if not isinstance(kind, str):
+        return Prior({name: _marginal(name, law) for name, law in table.items()})
+    if kind == "multivariate_normal":
+        _keys(table, ("distribution", "names", "mean", "cov"), "[prior]", "key")
+        try:
+            law = stats.multivariate_normal(table.get("mean"), table.get("cov"), allow_singular=True)
+        except (ValueError, TypeError) as error:
+            raise ScorefoldError(f"[prior]: expected mean and cov of a multivariate normal; got {error}") from error
+        return Prior(law, names=table.get("names"))
+    if kind == "draws":
+        _keys(table, ("distribution", "names", "file", "bounds"), "[prior]", "key")
+        try:
+            draws = np.load(folder / str(table.get("file")), allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise ScorefoldError(f"[prior]: expected file to be a .npy file of draws (count, dim); got {error}") from error
+        return Prior.from_draws(draws, names=table.get("names"), bounds=table.get("bounds"))
+    raise ScorefoldError(
+        '[prior]: expected a distribution for each parameter, as in beta = { distribution = "norm", loc = 0, scale = 1 }, or '
+        f'distribution = "multivariate_normal" or "draws" for all of them; got {kind!r}'
+    )
+
+
+def _marginal(name: str, law: Any) -> Any:
+    """A SciPy distribution by name and parameters; NumPyro's names are capitalised."""
+    from scipy import stats
+
+    from scorefold.prior.codec import LAWS
+    from scorefold.prior.marginals import NUMPYRO
+
+    where = f"{name} in [prior]"
+    if not isinstance(law, dict) or not isinstance(law.get("distribution"), str):
+        raise ScorefoldError(
+            f'{where}: expected a table such as {{ distribution = "norm", loc = 0.0, scale = 1.0 }}; got {law!r:.100}'
+        )
+    kind, given = law["distribution"], {key: value for key, value in law.items() if key != "distribution"}
+    if kind not in LAWS and kind not in NUMPYRO:
+        known = list(NUMPYRO) if kind[:1].isupper() else LAWS
+        raise ScorefoldError(f"{where}: expected a known distribution; got {kind!r}. {closest(kind, known)}")
+    for key, value in given.items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ScorefoldError(f"{where}: expected {key} to be a number; got {value!r:.60}")
+    if kind in NUMPYRO:
+        code = NUMPYRO[kind].__code__
+        words = code.co_varnames[: code.co_argcount]
+        needed = words[: len(words) - len(NUMPYRO[kind].__defaults__ or ())]
+        make = NUMPYRO[kind]
+    else:
+        needed = tuple((getattr(stats, kind).shapes or "").replace(",", " ").split())
+        words, make = (*needed, "loc", "scale"), getattr(stats, kind)
+    _keys(given, words, where, "parameter")
+    if missing := [key for key in needed if key not in given]:
+        raise ScorefoldError(f"{where}: expected the parameters {', '.join(words)} of {kind}; {', '.join(missing)} is missing")
+    return make(**{key: float(value) for key, value in given.items()})
+
+
+def _keys(table: Mapping[str, Any], known: tuple[str, ...], where: str, what: str) -> None:
+    for key in table:
+        if key not in known:
+            raise ScorefoldError(f"{where}: {key!r} is not a known {what}. {closest(key, list(known))}")

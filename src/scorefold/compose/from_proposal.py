@@ -1,0 +1,44 @@
+"""From a proposal's posterior to the prior's.
+
+Composition divides by the prior anyway, so simulations may come from any proposal p̃ without importance weights:
+
+    p(θ) ∏_j p(X_j|θ) = p(θ) ∏_j [ p̃(θ|X_j) / p̃(θ) ].
+
+With a Gaussian proposal u = m + A w, whose own space w is N(0, I), this is what composition with the "prior" N(0, I) gives for
+k sets, Σ_j s̃_j(w, t) + (1-k) (-w), and once more
+
+    γ_t [ ∇_w log p(u(w)) - ∇_w log p̃(w) ] = γ_t [ w - Aᵀ(m + A w) ],
+
+which is exact as t → 0 and nothing at the noisiest level. In between the sum is the score of a density, and Langevin steps
+are right for it, but not of a diffused one: reversing the diffusion is not, for one set either.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from scorefold.noise import Level, LogDensity, Score
+from scorefold.types import Array, Cloud, Float, Key, Theta
+
+
+class Tilt(eqx.Module):
+    """The proposal's m and A."""
+
+    mean: Theta
+    root: Float[Array, "dim dim"]
+
+    def score(self, composed: Score) -> Score:
+        """The composed score, tilted."""
+
+        def score(w: Cloud, level: Level, key: Key) -> Cloud:
+            return composed(w, level, key) + level.gamma * (w - (self.mean + w @ self.root.T) @ self.root)
+
+        return score
+
+    def log_density(self, composed: LogDensity) -> LogDensity:
+        """What it is the gradient of."""
+
+        def log_density(w: Cloud, level: Level) -> Float[Array, "draws"]:
+            u = self.mean + w @ self.root.T
+            return composed(w, level) + level.gamma * (jnp.sum(w**2, axis=1) - jnp.sum(u**2, axis=1)) / 2
+
+        return log_density

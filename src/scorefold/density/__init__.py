@@ -1,0 +1,1 @@
+"""Flows, likelihoods and ratios: the densities of NPE, NLE and NRE, each with its loss."""

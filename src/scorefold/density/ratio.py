@@ -1,0 +1,113 @@
+"""The ratio of likelihood and evidence by a classifier: log p(x|u) / p(x).
+
+A classifier tells pairs (u, x) ~ p(u, x) from pairs ~ p(u) p(x); the logit of the best one is the log ratio ("Likelihood-free
+MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020). As in appendix B of "Compositional score
+modeling for simulation-based inference" (Geffner, Papamakarios and Mnih, 2023) two linear maps embed u and x, and a residual
+MLP takes both. With a line (`line.py`) the logit is the line's own log ratio plus what the network finds; at first it finds
+nothing. The network then also sees that ratio and how far the line is off: noise with outliers, say, differs from Gaussian
+noise by a function of that distance above all.
+
+In training the wrong pairs are made within a batch: x_i with u_{π(i)}, for several cyclic shifts π, whose mean counts as much
+as the right pairs do.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from scorefold.density.line import Line
+from scorefold.score.embedding import Embedding, Trainable, build
+from scorefold.score.resmlp import Linear, ResMLP
+from scorefold.score.standardize import Standardize
+from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
+
+SHIFTS = 4
+KNOWN = 3
+"""Numbers that a line has to say of a pair."""
+
+
+class RatioShape(NamedTuple):
+    """The sizes of the classifier."""
+
+    dim: int
+    x: int
+    width: int
+    depth: int
+    line: bool = True
+    observation: tuple[int, ...] = ()
+    embedding: Embedding | None = None
+
+
+class RatioNetwork(eqx.Module):
+    """Two linear embeddings and a residual MLP."""
+
+    embedding: Trainable | None
+    from_theta: Linear
+    from_x: Linear
+    mlp: ResMLP
+    out: Linear
+    shape: RatioShape = eqx.field(static=True)
+
+    def __init__(self, shape: RatioShape, *, key: Key):
+        keys = jax.random.split(key, 5)
+        module = None if shape.embedding is None else build(shape.embedding, shape.observation, keys[4])
+        self.embedding = None if module is None else Trainable(module)
+        features = shape.x if module is None else int(module(jnp.zeros(shape.observation)).shape[0])
+        self.from_theta = Linear(shape.dim, shape.width, key=keys[0])
+        self.from_x = Linear(features, shape.width, key=keys[1])
+        self.mlp = ResMLP(2 * shape.width + KNOWN * int(shape.line), shape.width, shape.depth, key=keys[2])
+        out = Linear(shape.width, 1, key=keys[3])
+        self.out = jax.tree.map(jnp.zeros_like, out) if shape.line else out
+        self.shape = shape
+
+    def embed(self, x: Observation) -> Float[Array, "width"]:
+        """A standardised observation's share of the MLP's input."""
+        return self.from_x(x if self.embedding is None else self.embedding(x.reshape(self.shape.observation)))
+
+    def __call__(self, u: Theta, embedded: Float[Array, "width"], known: Float[Array, "known"]) -> Scalar:
+        """The logit; `known` is what the line has to say, or nothing."""
+        return self.out(self.mlp(jnp.concatenate([self.from_theta(u), embedded, known])))[0]
+
+
+class Prepared(NamedTuple):
+    """What of an observation does not depend on u."""
+
+    x: Observation
+    embedded: Float[Array, "width"]
+
+
+class Ratio(eqx.Module):
+    """Standardisation, line and one classifier."""
+
+    network: RatioNetwork
+    standardize: Standardize
+    line: Line | None
+
+    def prepare(self, x: Observation) -> Prepared:
+        """Everything that depends on the observation alone."""
+        x = self.standardize(x)
+        return Prepared(x, self.network.embed(x))
+
+    def term(self, u: Theta, x: Prepared) -> Scalar:
+        """log p(x|u) / p(x) of a prepared observation."""
+        if self.line is None:
+            return self.network(u, x.embedded, jnp.zeros(0))
+        ratio = self.line.log_ratio(x.x, u)
+        known = jnp.concatenate([ratio[None] / (1 + jnp.abs(ratio)), self.line.distances(x.x, u)])
+        return ratio + self.network(u, x.embedded, known)
+
+
+def ratio_loss(network: RatioNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
+    """Log loss of the classifier, right and wrong pairs in equal weight.
+
+    Cases have one observation each: u (count, dim), x (count, 1, x) and sizes.
+    """
+    model = Ratio(network, *fixed)
+    u, x, _ = cases
+    prepared = jax.vmap(model.prepare)(x[:, 0])
+    logits = jax.vmap(model.term)
+    shifts = jax.random.choice(key, jnp.arange(1, max(len(u), 2)), (SHIFTS,))
+    wrong = jax.vmap(lambda shift: logits(jnp.roll(u, shift, axis=0), prepared))(shifts)
+    return jnp.mean(jax.nn.softplus(-logits(u, prepared))) + jnp.mean(jax.nn.softplus(wrong))

@@ -1,0 +1,118 @@
+"""Simulations → a posterior."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from importlib import metadata
+from platform import python_version
+from typing import Any
+
+import numpy as np
+
+from scorefold import methods, settings
+from scorefold.errors import ScorefoldError
+from scorefold.methods.method import Method
+from scorefold.posterior.posterior import Made, Posterior
+from scorefold.simulation import screening as health
+from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.train import lessons
+from scorefold.train.checkpoint import Checkpoint
+
+
+def fit(
+    sims: Simulations,
+    method: str | Method = "f-npse",
+    seed: int = 0,
+    progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: int | float = 60,
+    best_so_far: bool = False,
+) -> Posterior:
+    """Train on simulations, and get a posterior for any observations from the same simulator.
+
+    With a folder as `checkpoint` training keeps its state there every so many seconds and when it is stopped by Ctrl-C or
+    SIGTERM (then it raises `Interrupted`). The same call goes on where it stood, and ends with the same posterior as if it had
+    never been stopped; with `best_so_far=True` it returns the best so far.
+    """
+    return fit_many([sims], method, [seed], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
+
+
+def fit_many(
+    sims: Sequence[Simulations],
+    method: str | Method = "f-npse",
+    seeds: Sequence[int] = (0,),
+    progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: int | float = 60,
+    best_so_far: bool = False,
+) -> list[Posterior]:
+    """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more."""
+    for name, values in (("sims", sims), ("seeds", seeds)):
+        if not isinstance(values, list | tuple) or (name == "sims" and isinstance(values, Simulations)):
+            raise ScorefoldError(f"expected {name} as a list; got {type(values).__name__}. For one training use sf.fit.")
+    for one in sims:
+        if not isinstance(one, Simulations):
+            raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(one).__name__}")
+    for seed in seeds:
+        settings.count("seed", seed, 0)
+    chosen = methods.get(method)
+    for one in sims:
+        health.check(one)
+    shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density) for one in sims}
+    if len(shapes) != 1 or len(sims) != len(seeds):
+        raise ScorefoldError(
+            f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
+        )
+    for one in sims:
+        health.say(one)
+    kept = {}
+    if checkpoint is not None:
+        kept = {"checkpoint": _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)}
+    elif best_so_far is not False:
+        raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
+    trained = list(chosen.train(sims, seeds, progress, **kept))
+    for posterior, one, seed in zip(trained, sims, seeds, strict=True):
+        # Posteriors are frozen, and where they come from is not the method's affair.
+        object.__setattr__(posterior, "made", Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
+    return trained
+
+
+def _checkpoint(
+    folder: Any, seconds: Any, best_so_far: Any, sims: Sequence[Simulations], method: Method, seeds: Sequence[int]
+) -> Checkpoint:
+    path = settings.folder(folder)
+    if not method.resumes:
+        raise ScorefoldError(f"expected a method that keeps checkpoints; {type(method).__name__} does not. Leave it out.")
+    if not settings.fits(seconds, float) or seconds < 0 or not isinstance(best_so_far, bool):
+        raise ScorefoldError(
+            f"expected checkpoint_seconds ≥ 0, and best_so_far to be True or False; got {seconds!r:.60}, {best_so_far!r:.60}"
+        )
+    fingerprint = {
+        "method": settings.describe(method),
+        "seeds": [int(seed) for seed in seeds],
+        "simulations": [_hash(one) for one in sims],
+        "shape": [[len(one.theta), one.prior.dim, one.set_size, *one.shape] for one in sims],
+    }
+    if lessons.streamed(sims):
+        fingerprint["bytes at once"] = lessons.AT_ONCE
+    return Checkpoint(path, fingerprint, float(seconds), best_so_far)
+
+
+def _hash(sims: Simulations) -> str:
+    """SHA-256 of everything that training sees of the simulations."""
+    digest = hashlib.sha256(repr(sims.prior.describe()).encode())
+    for array in (sims.theta, sims.x, sims.sizes, sims.origin):
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        for part in pieces(array):
+            digest.update(np.ascontiguousarray(array[part]).data)
+    return digest.hexdigest()
+
+
+def _packages() -> dict[str, str]:
+    versions = {"python": python_version()}
+    for name in ("scorefold", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return versions

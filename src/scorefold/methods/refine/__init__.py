@@ -1,0 +1,1 @@
+"""Simulations where the posterior of one data set is."""

@@ -1,0 +1,1 @@
+"""What users hold: a trained posterior, ready to draw given any observations."""

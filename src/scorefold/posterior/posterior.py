@@ -1,0 +1,264 @@
+"""A posterior: something that was trained, ready to draw from p(θ | x_1 … x_n) for any observations.
+
+Every method has its own final class below this abstract one, which checks what comes in. What a method does with n
+observations is in `methods/`.
+"""
+
+import os
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from scorefold import settings
+from scorefold.disk import folder as model
+from scorefold.disk.tensors import Arrays, Spec
+from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.posterior.draws import Drawn, Draws, ManyDraws
+from scorefold.prior import Prior
+from scorefold.prior import codec as described
+from scorefold.simulation.outcome import LARGEST
+
+FORMAT = model.Format("scorefold model", 1, {})
+"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it."""
+
+
+class Made(NamedTuple):
+    """Where a posterior comes from."""
+
+    seed: int
+    """Of training."""
+    simulation_seed: int
+    budget: int
+    """Simulator calls."""
+    failed: int
+    """Of them."""
+    packages: dict[str, str]
+    """Versions that trained it."""
+
+
+class Frame(NamedTuple):
+    """What is known of a posterior on disk before its arrays are read."""
+
+    method: Any
+    dim: int
+    has_density: bool
+    """Whether the prior is N(0, I) in its space."""
+    shape: tuple[int, ...]
+    numbers: int
+    """In the file, of all arrays together: what cannot fit into them is refused before it is built."""
+
+
+class Posterior(ABC):
+    """What `fit` returns. Abstract: methods have a final class each.
+
+    To be saved, a class says what it is made of besides prior, method and shape: `parts` gives plain JSON and arrays,
+    `expected` the arrays' shapes from that JSON, and `from_parts` makes the posterior again. It gets a line in
+    `artifact.POSTERIORS`, and its settings in `artifact.SETTINGS`.
+    """
+
+    prior: Prior
+    method: Any
+    history: Any
+    """How training went."""
+    shape: tuple[int, ...]
+    """Of one observation."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """What `sample` takes besides observations, draws and seed."""
+    kind: ClassVar[str] = ""
+    """Its name in files."""
+    made: Made | None = None
+    """Where it comes from; `fit` says so."""
+
+    @abstractmethod
+    def draw(self, *args: Any, **how: Any) -> Drawn:
+        """draw(x (n, features), draws, seed (two whole numbers), **options): draws for finite observations."""
+
+    def parts(self) -> tuple[dict[str, Any], Arrays]:
+        """What was trained: plain JSON, and arrays by name ("prior." in front is the prior's)."""
+        raise ScorefoldError(f"a posterior of {type(self.method).__name__} cannot be saved")
+
+    @classmethod
+    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
+        """Which arrays belong to this JSON, which comes from a file and is not to be trusted."""
+        raise ScorefoldError(f"{cls.__name__} cannot be loaded")
+
+    @classmethod
+    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "Posterior":
+        """The posterior that gave these parts; the arrays are the expected ones, and finite."""
+        raise ScorefoldError(f"{cls.__name__} cannot be loaded")
+
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
+        """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
+
+        A model that is there already is replaced only with `overwrite`, and anything else never.
+        """
+        path = settings.folder(folder)
+        if not isinstance(overwrite, bool):
+            raise ScorefoldError(f"expected overwrite to be True or False; got {overwrite!r:.60}")
+        if path.is_symlink() or path.exists():
+            ours = model.holds(path, FORMAT)
+            if not ours or not overwrite:
+                why = "a model. Write save(folder, overwrite=True) to replace it" if ours else "something else, which is kept"
+                raise ModelError(f"expected a new folder; at {path} there is {why}.")
+        config, arrays = self.parts()
+        about = {
+            "kind": self.kind,
+            "prior": described.describe(self.prior),
+            "method": settings.describe(self.method),
+            "shape": [int(n) for n in self.shape],
+            "made": None if self.made is None else self.made._asdict(),
+            "trained": config,
+        }
+        own = {f"prior.{name}": array for name, array in described.arrays(self.prior).items()}
+        try:
+            model.write(path, FORMAT, about, {**arrays, **own})
+        except OSError as error:
+            raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
+        return path
+
+    def sample(self, x_obs: Any, draws: int = 1_000, seed: int = 0, **how: Any) -> Any:
+        """`Draws` from p(θ | x_1 … x_n) for `x_obs` of shape (n, *shape), or a list of them for a list of such.
+
+        `how` is the method's: for composed scores `rule` and `sampler`, by name or as objects, override the method's for
+        this call, and `set_size` m cuts the observations into sets of at most m (by default as large as trained); "auto"
+        takes the m that unseen simulations favour.
+        """
+        settings.count("draws", draws, 1)
+        settings.count("seed", seed, 0)
+        self._check_options(how)
+        if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
+            checked = [self.checked(x) for x in x_obs]
+            return [self._sample(x, draws, (seed, i), how) for i, x in enumerate(checked)]
+        return self._sample(self.checked(x_obs), draws, (seed, 0), how)
+
+    def refine(
+        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
+    ) -> "Posterior":
+        """A posterior for this data set and its neighbourhood, from `budget` more simulations near it in `rounds` rounds."""
+        raise ScorefoldError(
+            f"expected a posterior of composed scores to refine; got {type(self).__name__}. Fit with method='f-npse' or "
+            "'pf-npse', and refine that."
+        )
+
+    def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]) -> Draws:
+        started = time.perf_counter()
+        drawn = self.draw(x, draws, seed, **how)
+        theta = self.prior.from_normal(drawn.u)
+        seconds = time.perf_counter() - started
+        x_obs = x.reshape(len(x), *self.shape)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
+
+    def sample_many(self, x_obs: Any, draws: int = 100, seed: int | Sequence[int] = 0, **how: Any) -> ManyDraws:
+        """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
+
+        With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding (which
+        the chains of NLE and NRE amplify on an accelerator). One warning says how many data sets did not converge; which ones
+        is in the result.
+        """
+        settings.count("draws", draws, 1)
+        own = list(seed) if isinstance(seed, list | tuple) else None
+        for one in [seed] if own is None else own:
+            settings.count("seed", one, 0)
+        self._check_options(how)
+        x = settings.numbers("x_obs", x_obs)
+        if x.ndim != 2 + len(self.shape) or len(x) == 0:
+            raise ScorefoldError(
+                f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
+                "different sizes go to sample, as a list."
+            )
+        if own is not None and len(own) != len(x):
+            raise ScorefoldError(f"expected one seed, or one for each of the {len(x)} data sets; got {len(own)}")
+        flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
+        started = time.perf_counter()
+        seeds = [(seed, i) for i in range(len(x))] if own is None else [(one, 0) for one in own]
+        u, converged, diverged = self.draw_many(flat, draws, seeds, **how)
+        finite = np.isfinite(u).all(axis=(1, 2))
+        theta = np.full(u.shape, np.nan)
+        theta[finite] = self.prior.from_normal(u[finite])
+        many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
+        if not many.converged.all():
+            warnings.warn(
+                f"the draws of {np.sum(~many.converged)} of {len(x)} data sets have not converged, {many.diverged.sum()} of "
+                "these diverged; `converged` and `diverged` say which.",
+                UntrustworthyDraws,
+                stacklevel=2,
+            )
+        return many
+
+    def draw_many(self, *args: Any, **how: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """draw_many(x (data sets, n, features), draws, seeds, **options): u (data sets, draws, dim), converged and diverged.
+
+        `seeds` are as for `draw`, one for each data set. By default one data set after the other.
+        """
+        x, draws, seeds = args
+        u = np.full((len(x), draws, self.prior.dim), np.nan)
+        converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
+            for i, (one, seed) in enumerate(zip(x, seeds, strict=True)):
+                try:
+                    drawn = self.draw(one, draws, seed, **how)
+                except Diverged:
+                    continue
+                u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
+        return u, converged, diverged
+
+    def _check_options(self, how: dict[str, Any]) -> None:
+        unknown = [word for word in how if word not in self.options]
+        if unknown:
+            raise ScorefoldError(
+                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
+                f"{', '.join(unknown)}"
+            )
+
+    def checked(self, x_obs: Any) -> np.ndarray:
+        """x_obs as (n, features) float64, or a ScorefoldError."""
+        wanted = "(n, " + ", ".join(map(str, self.shape)) + ")" if self.shape else "(n,)"
+        try:
+            x = settings.numbers("x_obs", x_obs)
+        except ScorefoldError as error:
+            raise ScorefoldError(
+                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__} ({error}). For several data sets "
+                "pass a list of such arrays."
+            ) from None
+        if x.shape[1:] != self.shape or x.ndim == 0:
+            hint = " For one observation write x_obs[None]." if x.shape == self.shape else ""
+            raise ScorefoldError(
+                f"expected x_obs of shape {wanted}, as the simulations were; got {x.shape}. The first axis counts "
+                f"observations.{hint}"
+            )
+        if len(x) == 0:
+            raise ScorefoldError(
+                "expected at least one observation; got n = 0. Without observations the posterior is the prior: use "
+                "prior.sample(count, seed)."
+            )
+        bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+        if bad.any():
+            raise ScorefoldError(
+                f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
+                "Leave them out if they are missing at random."
+            )
+        within_reach(x)
+        return x.reshape(len(x), -1)
+
+
+def within_reach(x: np.ndarray) -> None:
+    """Refuse observations that no simulation can be like."""
+    if np.abs(x).max(initial=0.0) > LARGEST:
+        raise ScorefoldError(
+            f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
+            f"{x.flat[np.abs(x).argmax()]:.3g}"
+        )
+
+
+def _depth(value: Any) -> int:
+    """How deeply nested; -1 where it is ragged."""
+    try:
+        return np.ndim(value)
+    except ValueError:
+        return -1

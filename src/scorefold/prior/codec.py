@@ -1,0 +1,206 @@
+"""A prior in files: a strict JSON description, and beside it the arrays that are too large for JSON.
+
+    describe(prior) → {"kind": "marginals", "names": […], "marginals": [{"distribution": "norm", "parameters": {…}}, …]}
+                      {"kind": "multivariate normal", "names": […], "mean": […], "cov": [[…], …]}
+                      {"kind": "draws", "names": […], "bounds": […], "mean": […], "factor": […], "count": …, "sha256": …}
+                      {"kind": "proposal", "names": […], "proposal": {"kind": "gaussian", …}, "prior": {"kind": "marginals", …}}
+    arrays(prior)   → {} or, for a prior from draws, {"draws": (count, dim)}
+
+`restore` gives back the prior with the same maps, bit for bit. It trusts nothing: every key must be there and no other, numbers
+are finite (the words "inf" and "-inf" stand only where a bound may be missing), and a distribution is one of LAWS, so that no
+description can name anything else of SciPy's or be slow to take up.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from scorefold.errors import ScorefoldError, closest
+from scorefold.prior.known_by_draws import Whitened
+from scorefold.prior.prior import Prior
+from scorefold.prior.proposal import read_proposal
+
+MOST_PARAMETERS = 1_000
+WORST_CONDITION = 1e12
+
+# fmt: off
+LAWS = [
+    "alpha", "anglit", "arcsine", "beta", "betaprime", "bradford", "burr", "burr12", "cauchy", "chi", "chi2", "cosine",
+    "crystalball", "dgamma", "dweibull", "erlang", "expon", "exponpow", "exponweib", "f", "fatiguelife", "fisk", "foldnorm",
+    "gamma", "gengamma", "genextreme", "genhalflogistic", "genlogistic", "gennorm", "genpareto", "gompertz", "gumbel_l",
+    "gumbel_r", "halfcauchy", "halfgennorm", "halflogistic", "halfnorm", "hypsecant", "invgamma", "invgauss", "invweibull",
+    "johnsonsb", "johnsonsu", "kappa3", "laplace", "laplace_asymmetric", "levy", "levy_l", "loggamma", "logistic",
+    "loglaplace", "lognorm", "loguniform", "lomax", "maxwell", "mielke", "moyal", "nakagami", "norm", "pareto", "pearson3",
+    "powerlaw", "powerlognorm", "powernorm", "rayleigh", "reciprocal", "rice", "semicircular", "skewcauchy", "skewnorm", "t",
+    "trapezoid", "triang", "truncexpon", "truncnorm", "truncpareto", "truncweibull_min", "tukeylambda", "uniform",
+    "vonmises_line", "wald", "weibull_max", "weibull_min", "wrapcauchy",
+]
+# fmt: on
+"""SciPy's names of the distributions a description may hold."""
+
+MAY_BE_INFINITE = {("truncnorm", "a"), ("truncnorm", "b")}
+
+
+def describe(prior: Prior) -> dict[str, Any]:
+    """The prior as strict JSON holds it, without the draws of one that was made from draws."""
+    description = {k: v for k, v in prior.describe().items() if k != "draws"}
+    check(description)
+    return description
+
+
+def arrays(prior: Prior) -> dict[str, np.ndarray]:
+    """What goes beside the description: the draws, if there are any at hand."""
+    law = prior._law
+    return {"draws": law.rows.copy()} if isinstance(law, Whitened) and law.rows is not None else {}
+
+
+def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> Prior:
+    """The prior that gave this description and these arrays; without its draws a prior maps, but cannot be drawn from."""
+    kind = check(description)
+    given = dict(arrays or {})
+    if unknown := set(given) - ({"draws"} if kind == "draws" else set()):
+        raise _unreadable(f"no arrays named {', '.join(sorted(map(str, unknown)))} belong to a prior of kind {kind!r}")
+    try:
+        with np.errstate(all="ignore"):
+            if kind == "multivariate normal":
+                # Gaussian checks it by its correlations; SciPy would also refuse parameters of very different size.
+                law = stats.multivariate_normal(description["mean"], description["cov"], allow_singular=True)
+                return Prior(law, names=description["names"])
+            if kind == "draws":
+                rows = given.get("draws")
+                law = Whitened.described({**description, "draws": None if rows is None else _rows(rows)})
+                return Prior(law, names=description["names"])
+            if kind == "proposal":
+                own = restore({"names": description["names"], **description["prior"]})
+                return own.proposing(read_proposal(description["proposal"]))
+            return Prior.from_description(description)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise _unreadable(str(error)) from error
+
+
+def check(description: Any) -> str:
+    """The kind, once everything has the form that `describe` gives it."""
+    if not isinstance(description, Mapping):
+        raise _unreadable(f"it is not an object but {type(description).__name__}")
+    kind = description.get("kind")
+    if not isinstance(kind, str) or kind not in KEYS:
+        raise _unreadable(f"its kind is {kind!r:.60}, and the kinds are {', '.join(KEYS)}")
+    _keys(description, {"kind", "names", *KEYS[kind]}, f"a prior of kind {kind!r}")
+    names = description["names"]
+    if not isinstance(names, list) or not 1 <= len(names) <= MOST_PARAMETERS or not all(isinstance(n, str) for n in names):
+        raise _unreadable(f"names should be 1 to {MOST_PARAMETERS} strings")
+    dim = len(names)
+    if kind == "marginals":
+        _check_marginals(description["marginals"], dim)
+        return kind
+    if kind == "proposal":
+        check_proposal(description["proposal"], dim)
+        own = description["prior"]
+        if not isinstance(own, Mapping) or check({**own, "names": names}) not in ("marginals", "multivariate normal"):
+            raise _unreadable("the prior of a proposal should be one with a known density")
+        return kind
+    _numbers("mean", description["mean"], (dim,))
+    matrix = KEYS[kind][1]
+    values = _numbers(matrix, description[matrix], (dim, dim))
+    if kind == "draws":
+        _numbers("bounds", description["bounds"], (dim, 2), infinite=True)
+        count, sha256 = description["count"], description["sha256"]
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise _unreadable(f"count should be a whole number ≥ 1, not {count!r:.60}")
+        if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
+            raise _unreadable(f"sha256 should be 64 hexadecimal digits, not {sha256!r:.80}")
+        if np.triu(values, 1).any():
+            raise _unreadable("factor should be lower triangular")
+    return kind
+
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "marginals": ("marginals",),
+    "multivariate normal": ("mean", "cov"),
+    "draws": ("mean", "factor", "bounds", "count", "sha256"),
+    "proposal": ("proposal", "prior"),
+}
+PROPOSALS: dict[str, dict[str, int]] = {
+    "gaussian": {"mean": 1, "root": 2},
+    "truncated": {"axes": 2, "low": 1, "high": 1},
+}
+"""How many axes of length dim each array of a proposal has."""
+FARTHEST = 1e6
+
+
+def check_proposal(description: Any, dim: int) -> None:
+    """A proposal as `Proposal.describe` gives it, whose map can be inverted."""
+    kind = description.get("kind") if isinstance(description, Mapping) else None
+    if not isinstance(kind, str) or kind not in PROPOSALS:
+        raise _unreadable(f"a proposal is an object whose kind is one of {', '.join(PROPOSALS)}, not {description!r:.60}")
+    axes = PROPOSALS[kind]
+    _keys(description, {"kind", *axes}, f"a {kind} proposal")
+    array = {name: _numbers(name, description[name], (dim,) * count) for name, count in axes.items()}
+    if max(np.abs(value).max() for value in array.values()) > FARTHEST:
+        raise _unreadable(f"a proposal should be within ±{FARTHEST:.0e}, where θ is standard normal")
+    if kind == "gaussian" and not np.linalg.cond(array["root"]) < WORST_CONDITION:
+        raise _unreadable("the root of a proposal cannot be inverted")
+    if kind == "truncated":
+        off = np.abs(array["axes"].T @ array["axes"] - np.eye(dim)).max()
+        if not off < 1e-6 or not (array["low"] < array["high"]).all():
+            raise _unreadable("a box should have orthogonal axes, and low below high")
+
+
+def _check_marginals(marginals: Any, dim: int) -> None:
+    if not isinstance(marginals, list) or len(marginals) != dim:
+        raise _unreadable(f"marginals should be a list of {dim}, one for each name")
+    for law in marginals:
+        if not isinstance(law, Mapping):
+            raise _unreadable(f"a marginal should be an object, not {law!r:.60}")
+        _keys(law, {"distribution", "parameters"}, "a marginal")
+        name, parameters = law["distribution"], law["parameters"]
+        if not isinstance(name, str) or name not in LAWS:
+            raise _unreadable(f"{name!r:.60} is not a distribution that files may hold. {closest(str(name)[:60], LAWS)}")
+        if not isinstance(parameters, Mapping):
+            raise _unreadable(f"the parameters of {name} should be an object, not {parameters!r:.60}")
+        shapes = (getattr(stats, name).shapes or "").replace(",", " ").split()
+        _keys(parameters, {*shapes, "loc", "scale"}, f"the parameters of {name}")
+        for key, value in parameters.items():
+            _number(f"{key} of {name}", value, infinite=(name, key) in MAY_BE_INFINITE)
+
+
+def _keys(given: Mapping[Any, Any], wanted: set[str], where: str) -> None:
+    if set(given) != wanted:
+        unknown = ", ".join(sorted(f"{str(key)[:40]!r}" for key in set(given) - wanted)[:5]) or "none"
+        missing = ", ".join(sorted(map(repr, wanted - set(given)))) or "none"
+        raise _unreadable(f"{where} has the keys {', '.join(sorted(wanted))}; unknown here: {unknown}, missing: {missing}")
+
+
+def _numbers(what: str, values: Any, shape: tuple[int, ...], infinite: bool = False) -> np.ndarray:
+    if not isinstance(values, list) or len(values) != shape[0]:
+        raise _unreadable(f"{what} should be a list of {shape[0]}")
+    if len(shape) > 1:
+        return np.stack([_numbers(f"a row of {what}", row, shape[1:], infinite) for row in values])
+    return np.array([_number(what, value, infinite) for value in values])
+
+
+def _number(what: str, value: Any, infinite: bool) -> float:
+    if infinite and isinstance(value, str) and value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            if np.isfinite(number := float(value)):
+                return number
+        except OverflowError:
+            pass
+    raise _unreadable(f"{what} should be a finite number, not {value!r:.60}")
+
+
+def _rows(rows: Any) -> np.ndarray:
+    if not isinstance(rows, np.ndarray) or rows.dtype != np.float64 or not np.isfinite(rows).all():
+        raise _unreadable("the draws should be finite numbers of type float64")
+    return rows
+
+
+def _unreadable(why: str) -> ScorefoldError:
+    return ScorefoldError(
+        f"expected a prior as scorefold writes it down; got one that cannot be taken up: {why}. If it comes from a file, the "
+        "file has been changed or is of another version; if it is your own prior, use a distribution named there."
+    )

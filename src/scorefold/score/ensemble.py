@@ -1,0 +1,239 @@
+"""The trained score of any number of sets: base, mean of the members' residuals, correction.
+
+Sets are padded to a few bucket sizes and their scores computed a chunk at a time (`sets.py`), so that memory does not grow
+with the number of observations and a new number does not recompile. A partition has sets of one or two sizes only; what
+depends on the size is computed for those.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.compose.from_proposal import Tilt
+from scorefold.compose.sets import SetScores
+from scorefold.noise import Level
+from scorefold.score import gaussian_base, standardize
+from scorefold.score.correction import Correction
+from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.network import Embedded, ScoreModel, ScoreNetwork, Shape, residual_scale
+from scorefold.score.standardize import Standardize
+from scorefold.types import Array, Cloud, Float, Int
+
+CHUNK = 8
+PAIRS = 8 * 1024
+"""Draws × sets computed together."""
+
+
+class ScoreEnsemble(eqx.Module):
+    """Networks trained on the same cases; `network` has a leading member axis on every array."""
+
+    network: ScoreNetwork
+    standardize: Standardize
+    base: GaussianBase | None
+    correction: Correction | None
+    tilt: Tilt | None = None
+    """For draws, where the simulations came from a Gaussian proposal."""
+
+    def member(self, network: ScoreNetwork) -> ScoreModel:
+        """One member as a model of its own."""
+        return ScoreModel(network, self.standardize, self.base)
+
+    def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, "sets"], count: Int[Array, ""]) -> "EnsembleSets":
+        """Everything that depends on the observations alone, chunk by chunk; sizes are s and s+1 for some s."""
+
+        def one(network: ScoreNetwork, x: Array, size: Array) -> Embedded:
+            return self.member(network).embed(x, size)
+
+        def chunk(part: tuple[Array, Array]) -> Embedded:
+            over_sets = jax.vmap(one, in_axes=(None, 0, 0))
+            return jax.vmap(over_sets, in_axes=(0, None, None))(self.network, *part)
+
+        length = min(CHUNK, len(sizes))
+        parts = jax.tree.map(lambda v: v.reshape(-1, length, *v.shape[1:]), (x, sizes))
+        embedded = jax.lax.map(chunk, parts)  # (chunks, members, length, …)
+        embedded = jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0).reshape(v.shape[1], len(sizes), *v.shape[3:]), embedded)
+        largest = self.network.shape.largest_set
+        smallest = jnp.min(sizes)
+        present = jnp.minimum(smallest + jnp.arange(min(largest, 2)), largest)
+        base = self.base
+        which = sizes - smallest
+        return EnsembleSets(
+            ensemble=self,
+            join=embedded.join,
+            mean=embedded.mean[0],
+            sizes=present,
+            which=which,
+            count=count,
+            precision=None if base is None else jax.vmap(lambda size: base.matrix(-1.0, jnp.ones(()), size))(present),
+            group=which,
+            empty=self._empty() if self.network.shape.learns_prior else None,
+        )
+
+    def _empty(self) -> "EnsembleSets":
+        """One set without observations, as a set like any other: its posterior is the prior."""
+        shape = self.network.shape
+        join = jax.vmap(lambda network: network.embed(jnp.zeros((1, shape.x)), jnp.zeros((), int)))(self.network)
+        zero = jnp.zeros(1, int)
+        return EnsembleSets(
+            ensemble=ScoreEnsemble(self.network, self.standardize, self.base, None),
+            join=join[:, None],
+            mean=jnp.zeros((1, shape.dim)),
+            sizes=zero,
+            which=zero,
+            count=jnp.ones((), int),
+            precision=None,
+            group=zero,
+            empty=None,
+        )
+
+
+class EnsembleSets(SetScores):
+    """Embedded sets, padded; the first `count` are real."""
+
+    ensemble: ScoreEnsemble
+    join: Float[Array, "members sets width"]
+    mean: Float[Array, "sets dim"]
+    sizes: Int[Array, "sizes"]
+    """The one or two sizes that there are."""
+    which: Int[Array, "sets"]
+    """Which of them a set has."""
+    count: Int[Array, ""]
+    precision: Float[Array, "groups dim dim"] | None
+    group: Int[Array, "sets"]
+    empty: "EnsembleSets | None"
+    """The empty set, where the prior is learned."""
+
+    def at_once(self, draws: int) -> int:
+        """Sets in a chunk."""
+        return max(1, PAIRS // draws)
+
+    def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "EnsembleSets":
+        """The same sets, each with a precision of its own."""
+        return replace(self, precision=precision, group=jnp.arange(len(self.which)))
+
+    def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "EnsembleSets":
+        """Only the sets at `index`."""
+        return replace(
+            self,
+            join=self.join[:, index],
+            mean=self.mean[index],
+            which=self.which[index],
+            count=count,
+            group=self.group[index],
+        )
+
+    def prior(self, u: Cloud, level: Level) -> Cloud:
+        """The score of the diffused prior: -u, or learned with the empty set."""
+        return -u if self.empty is None else self.empty.total(u, level)
+
+    def prepare(self, u: Cloud, level: Level) -> tuple[Cloud, Float[Array, "members sizes draws width"]]:
+        """The draws, and their share of every member's join."""
+
+        def parts(network: ScoreNetwork) -> Float[Array, "sizes draws width"]:
+            own = jax.vmap(network.theta_part, in_axes=(0, None))(u, level.t)
+            return own + jax.vmap(jax.vmap(network.z_part))(z)
+
+        z = jnp.einsum("nd,sde->sne", u, self._matrices(-0.5, level))
+        # One member after the other: on a CPU a batch of small matrix products is slower than a loop of them.
+        return u, jax.lax.map(parts, self.ensemble.network)
+
+    def chunk(
+        self, prepared: tuple[Cloud, Float[Array, "members sizes draws width"]], level: Level, index: Int[Array, "chunk"]
+    ) -> Float[Array, "chunk draws dim"]:
+        """The scores of the sets at `index`."""
+        u, parts = prepared
+        ensemble, which, mean = self.ensemble, self.which[index], self.mean[index]
+        if ensemble.network.shape.conservative:
+
+            def potential(u: Cloud, one: Int[Array, ""]) -> Array:
+                return jnp.sum(self._outputs(self.prepare(u, level)[1], level, one[None]))
+
+            residual = jax.vmap(jax.grad(potential), in_axes=(None, 0))(u, index)
+        else:
+            residual = self._outputs(parts, level, index)
+            if ensemble.base is not None:
+                residual = jnp.einsum("jnd,jde->jne", residual, self._matrices(-0.5, level)[which])
+        score = residual_scale(level, ensemble.base is not None) * self._gate(level) * residual
+        if ensemble.base is not None:
+            off = jnp.sqrt(level.gamma) * mean[:, None] - u
+            score = score + jnp.einsum("jnd,jde->jne", off, self._matrices(-1.0, level)[which])
+        return score if ensemble.correction is None else score - ensemble.correction.mean_at(u, level.t)
+
+    def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+        """Σ_j of the conservative networks' energies."""
+        parts, ensemble = self.prepare(u, level)[1], self.ensemble
+        scale = residual_scale(level, ensemble.base is not None) * self._gate(level)
+        precision = self._matrices(-1.0, level)
+
+        def add(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Float[Array, "draws"]:
+            each = scale * self._outputs(parts, level, index)[..., 0]
+            if ensemble.base is not None:
+                off = jnp.sqrt(level.gamma) * self.mean[index][:, None] - u
+                each -= jnp.einsum("jnd,jde,jne->jn", off, precision[self.which[index]], off) / 2
+            return real @ each
+
+        summed = self.over_chunks(len(u), add)
+        return summed if ensemble.correction is None else summed - self.count * ensemble.correction.potential_at(u, level.t)
+
+    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+        """log p_t(u)."""
+        return -jnp.sum(u**2, axis=1) / 2 if self.empty is None else self.empty.log_densities(u, level)
+
+    def _gate(self, level: Level) -> float | Array:
+        correction = self.ensemble.correction
+        return 1.0 if correction is None else correction.gate_at(level.t)
+
+    def _matrices(self, power: float, level: Level) -> Float[Array, "sizes dim dim"]:
+        """The base's diffused covariance to a power, for the sizes there are."""
+        base = self.ensemble.base
+        if base is None:
+            return jnp.broadcast_to(jnp.eye(self.mean.shape[1]), (len(self.sizes), *2 * self.mean.shape[1:]))
+        return jax.vmap(lambda size: base.matrix(power, level.gamma, size))(self.sizes)
+
+    def _outputs(self, parts: Array, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws out"]:
+        """The members' mean f (or φ) for the sets at `index`."""
+        which = self.which[index]
+        z = jnp.einsum("jd,jde->je", jnp.sqrt(level.gamma) * self.mean[index], self._matrices(-0.5, level)[which])
+
+        def one(member: tuple[ScoreNetwork, Array, Array]) -> Float[Array, "chunk draws out"]:
+            network, parts, join = member
+            own = join[index] - jax.vmap(network.z_part)(z)
+            pairs = parts[which] + own[:, None]
+            out = jax.vmap(network.head)(pairs.reshape(-1, pairs.shape[-1]))
+            return out.reshape(*pairs.shape[:2], -1)
+
+        return jnp.mean(jax.lax.map(one, (self.ensemble.network, parts, self.join)), axis=0)
+
+
+@lru_cache(maxsize=8)
+def skeleton(shape: Shape, members: int, knots: int | None) -> ScoreEnsemble:
+    """An ensemble of these sizes with shapes and types in place of its arrays; nothing is allocated."""
+    dim, x = shape.dim, shape.x
+
+    def make(key: Array) -> ScoreEnsemble:
+        network = jax.vmap(lambda k: ScoreNetwork(shape, key=k))(jax.random.split(key, members))
+        base, correction = None, None
+        if shape.base:
+            base = gaussian_base.blank(x, dim, shape.largest_set, 0 if shape.learns_prior else 1)
+        if knots is not None:
+            table = jnp.zeros((knots, dim)), jnp.zeros((knots, dim, dim))
+            correction = Correction(jnp.zeros(knots), jnp.zeros(knots), *table)
+        return ScoreEnsemble(network, standardize.blank(x), base, correction)
+
+    return eqx.filter_eval_shape(make, jax.random.key(0))
+
+
+def fewest_numbers(shape: Shape, members: int) -> int:
+    """A lower bound of how many numbers such an ensemble has, by arithmetic alone."""
+    mlps = (3 * shape.depth + 2) * shape.width**2 + (shape.dim + shape.largest_set) * shape.width
+    base = shape.largest_set * shape.dim * (shape.x + shape.dim) if shape.base else 0
+    return members * mlps + base + 2 * shape.x
+
+
+def bucket(sets: int) -> int:
+    """The padded number of sets: 1, 2, 4, then powers of two."""
+    return 1 << int(np.ceil(np.log2(sets))) if sets > 1 else 1

@@ -1,0 +1,113 @@
+"""Fit the gate and the mean of `correction.py`, each case judged by a member that did not train on it."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.noise import Level
+from scorefold.score.correction import Correction
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.score.network import ScoreNetwork
+from scorefold.train.training_set import Cases
+from scorefold.types import Array, Float, Key, Scalar, new_key
+
+KNOTS = 21
+
+
+class _Sums(NamedTuple):
+    """Sums over cases at one level; features are [1, u_t]."""
+
+    up: Scalar
+    down: Scalar
+    gram: Float[Array, "features features"]
+    base: Float[Array, "dim features"]
+    residual: Float[Array, "dim features"]
+    spread: Scalar
+    rows: Scalar
+
+
+def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Level, key: Key) -> _Sums:
+    """For cases that `judge` did not train on, at one level, over ±noise."""
+
+    def one(u: Array, x: Array, size: Array, noise: Array) -> _Sums:
+        sigma = jnp.sqrt(1 - level.gamma)
+        theta = jnp.sqrt(level.gamma) * u + sigma * noise
+        own = ensemble.member(judge)
+        embedded = own.embed(x, size)
+        base, residual = own.base_score(theta, level, embedded), own.residual_score(theta, level, embedded)
+        prior = -theta
+        if judge.shape.learns_prior:
+            prior = own(theta, level, own.embed(x, jnp.zeros((), size.dtype)))
+
+        def of(network: ScoreNetwork) -> Array:
+            member = ensemble.member(network)
+            return member.residual_score(theta, level, member.embed(x, size))
+
+        mean = jnp.mean(jax.vmap(of)(ensemble.network), axis=0)
+
+        def metric(v: Array) -> Array:
+            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level.gamma, size)
+
+        features = jnp.concatenate([jnp.ones(1), theta])
+        return _Sums(
+            up=(-noise / sigma - base) @ metric(residual),
+            down=mean @ metric(mean),
+            gram=jnp.outer(features, features),
+            base=jnp.outer(base - prior, features),
+            residual=jnp.outer(residual, features),
+            spread=jnp.sum((base + residual - prior) ** 2),
+            rows=jnp.ones(()),
+        )
+
+    noise = jax.random.normal(key, cases.u.shape)
+    both = [jax.vmap(one)(*cases, sign * noise) for sign in (1.0, -1.0)]
+    return jax.tree.map(lambda a, b: jnp.sum(a + b, axis=0), *both)
+
+
+@jax.jit
+def _over_levels(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, levels: Level, keys: Array) -> _Sums:
+    return jax.lax.map(lambda at: _sums(ensemble, judge, cases, *at), (levels, keys))
+
+
+def fit_correction(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, levels: Level, seed: int) -> Correction:
+    """Gate and mean at evenly spaced levels, from `held_out` (members, cases)."""
+    rows = knots_of(len(levels.t))
+    knots = jax.tree.map(lambda v: v[rows], levels)
+    keys = jax.random.split(jax.random.fold_in(new_key(int(seed)), 7), len(rows))
+
+    fewest = int(held_out.sum(axis=1).min())
+    parts = []
+    for member, out in enumerate(held_out):
+        judge = jax.tree.map(lambda v, m=member: v[m], ensemble.network)
+        chosen = jax.tree.map(lambda v, out=out: v[np.flatnonzero(out)[:fewest]], cases)
+        parts.append(_over_levels(ensemble, judge, chosen, knots, keys))
+    sums: _Sums = jax.tree.map(lambda *p: np.sum(np.asarray(p, np.float64), axis=0), *parts)
+    shape = ensemble.network.shape
+    correction = _solve(sums, np.asarray(knots.t), gated=shape.base and not shape.learns_prior)
+    return correction.symmetric() if shape.conservative else correction
+
+
+def knots_of(count: int) -> np.ndarray:
+    """Which of so many levels, evenly spaced."""
+    return np.unique(np.round(np.linspace(0, count - 1, KNOTS)).astype(int))
+
+
+def _solve(sums: _Sums, t: np.ndarray, gated: bool) -> Correction:
+    def smooth(v: np.ndarray) -> np.ndarray:
+        return np.convolve(np.pad(v, 1, mode="edge"), [1, 2, 1], mode="valid")
+
+    gate = np.ones(len(t))
+    if gated:
+        gate = np.clip(smooth(np.asarray(sums.up)) / np.maximum(smooth(np.asarray(sums.down)), 1e-30), 0.0, 1.0)
+    target = np.asarray(sums.base) + gate[:, None, None] * np.asarray(sums.residual)
+    gram, rows = np.asarray(sums.gram), np.asarray(sums.rows)
+    solution = np.linalg.solve(gram, np.swapaxes(target, 1, 2))  # (knots, features, dim)
+    explained = np.einsum("kfd,kdf->k", solution, target)
+    left_over = np.maximum(np.asarray(sums.spread) - explained, 0.0)
+    # ±noise share a case, so there are half as many independent rows.
+    by_chance = gram.shape[1] * left_over / (rows / 2)
+    shrink = np.clip(1 - by_chance / np.maximum(explained, 1e-30), 0.0, 1.0)  # positive-part James–Stein
+    solution = solution * shrink[:, None, None]
+    return Correction(*(jnp.asarray(v, jnp.float32) for v in (t, gate, solution[:, 0], np.swapaxes(solution[:, 1:], 1, 2))))

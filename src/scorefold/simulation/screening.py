@@ -1,0 +1,82 @@
+"""What training cannot mend is refused; what it can work around is said.
+
+Refused: simulations whose arrays do not belong together or hold NaN, fewer than 50 cases (a fifth of them is held out), and
+observations beyond 1e37, where differences overflow in single precision. Said: numbers that are the same in every simulation,
+which are left out, and simulations of which more than 5% failed: leaving them out changes the posterior to the one given that a
+simulation succeeds, which is another one wherever failing depends on θ.
+"""
+
+import math
+import warnings
+
+import numpy as np
+
+from scorefold import settings
+from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.prior import Prior
+from scorefold.simulation.outcome import LARGEST
+from scorefold.simulation.simulations import Simulations, pieces
+
+FEWEST_CASES = 50
+MOST_FAILED = 0.05
+
+
+def check(sims: Simulations) -> None:
+    """A ScorefoldError for what cannot be trained on."""
+    if not isinstance(sims.prior, Prior):
+        raise ScorefoldError(f"expected the prior of the simulations; got {type(sims.prior).__name__}")
+    for name, least in (("set_size", 1), ("budget", 1), ("failed", 0), ("seed", 0)):
+        settings.count(f"{name} of the simulations", getattr(sims, name), least)
+    theta, x, sizes, origin = sims.theta, sims.x, sims.sizes, sims.origin
+    if not all(isinstance(part, np.ndarray) for part in (theta, x, sizes, origin)):
+        kinds = ", ".join(type(part).__name__ for part in (theta, x, sizes, origin))
+        raise ScorefoldError(f"expected θ, x, sizes and origin as NumPy arrays; got {kinds}. Use what sf.simulate returns.")
+    cases = len(theta) if theta.ndim else 0
+    agree = (
+        theta.shape == (cases, sims.prior.dim)
+        and x.shape[:2] == (cases, sims.set_size)
+        and sizes.shape == (cases,)
+        and origin.shape == (cases,)
+    )
+    if not agree:
+        raise ScorefoldError(
+            f"expected θ ({cases}, {sims.prior.dim}), x ({cases}, {sims.set_size}, …) and a size and an origin for each; got "
+            f"{theta.shape}, {x.shape}, {sizes.shape} and {origin.shape}. Use what sf.simulate returns."
+        )
+    if cases < FEWEST_CASES:
+        raise ScorefoldError(
+            f"expected at least {FEWEST_CASES} training cases, of which a fifth is held out; got {cases}. Simulate more, or "
+            "with a smaller set_size."
+        )
+    if not all(part.dtype.kind in kinds for part, kinds in ((theta, "fiu"), (x, "fiu"), (sizes, "iu"))) or x.size == 0:
+        raise ScorefoldError("expected θ and x as numbers, at least one to an observation. Use what sf.simulate returns.")
+    if not np.isfinite(theta).all() or not all((np.abs(x[part]) <= LARGEST).all() for part in pieces(x)):
+        raise ScorefoldError(
+            f"expected finite θ and x, and x within ±{LARGEST:.0e}; got others. sf.simulate leaves failed simulations out; "
+            "rescale very large numbers in the simulator, for instance by taking logarithms."
+        )
+    if sizes.min() < 1 or sizes.max() > sims.set_size:
+        raise ScorefoldError(f"expected 1 to {sims.set_size} observations in a case; got {sizes.min()} to {sizes.max()}")
+
+
+def say(sims: Simulations) -> None:
+    """A ScorefoldWarning for what the posterior will not be."""
+    if sims.failed > MOST_FAILED * sims.budget:
+        warnings.warn(
+            f"{sims.failed:,} of {sims.budget:,} simulations failed and were left out, {sims.failed / sims.budget:.0%}. The "
+            "posterior is the one given that the simulation succeeds: biased, if failing depends on θ. Mend the simulator, or "
+            "narrow the prior to where it works.",
+            ScorefoldWarning,
+            stacklevel=4,
+        )
+    first, constant = sims.x[0, 0].reshape(-1), np.ones(math.prod(sims.shape), bool)
+    for part in pieces(sims.x):
+        seen = sims.x[part][np.arange(sims.set_size) < sims.sizes[part, None]].reshape(sims.sizes[part].sum(), -1)
+        constant &= (seen == first).all(axis=0)
+    if constant.any():
+        warnings.warn(
+            f"{constant.sum():,} of the {len(constant):,} numbers of an observation are the same in every simulation (first: "
+            f"number {constant.argmax()}, always {first[constant.argmax()]:.6g}). They say nothing about θ and are left out.",
+            ScorefoldWarning,
+            stacklevel=4,
+        )

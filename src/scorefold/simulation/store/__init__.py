@@ -1,0 +1,1 @@
+"""Where simulations are put: a folder that survives kills, or memory."""

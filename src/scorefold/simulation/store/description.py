@@ -1,0 +1,115 @@
+"""What a store is about: written once as description.json, and compared with what is to be simulated.
+
+Schema, prior, simulator, seed, set size, the shape of an observation, and how many simulations go into a shard, which follows
+from the shapes. The version of scorefold that wrote it is there to be read. The budget is not part of it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.prior import Prior
+from scorefold.prior import codec as prior_files
+from scorefold.simulation.simulations import LARGEST_BUDGET
+
+SCHEMA = 1
+SHARD_BYTES = 16 << 20
+MOST_ROWS = 16_384
+ROWS_EVER = 1 << 20
+"""A store that says more is not to be believed."""
+KINDS: dict[str, type] = {
+    "schema": int,
+    "scorefold": str,
+    "prior": dict,
+    "simulator": dict,
+    "seed": int,
+    "set_size": int,
+    "shape": list,
+    "rows": int,
+}
+IDENTITY = tuple(key for key in KINDS if key != "scorefold")
+"""What must agree to continue."""
+
+
+def describe(
+    prior: Prior, simulator: Mapping[str, str], seed: int, set_size: int, shape: tuple[int, ...], version: str
+) -> dict[str, Any]:
+    """What a store is about."""
+    row = 8 * prior.dim + 4 * int(np.prod(shape)) + 9
+    rows = 1 << max(4, min(MOST_ROWS, SHARD_BYTES // row).bit_length() - 1)
+    return {
+        "schema": SCHEMA,
+        "scorefold": version,
+        "prior": prior_files.describe(prior),
+        "simulator": dict(simulator),
+        "seed": int(seed),
+        "set_size": int(set_size),
+        "shape": list(shape),
+        "rows": rows,
+    }
+
+
+def text(about: Mapping[str, Any]) -> str:
+    """As it is written."""
+    return json.dumps(about, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The description of the store at this path, every field of the right kind."""
+    try:
+        about = json.loads((path / "description.json").read_text())
+    except FileNotFoundError:
+        raise ScorefoldError(f"expected a store at {path}; found no description.json there") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
+    wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
+    wrong = wrong or sorted(set(about) - set(KINDS)) or (["schema"] if about["schema"] != SCHEMA else [])
+    if wrong:
+        raise ScorefoldError(
+            f"expected a description of schema {SCHEMA} in {path}; {', '.join(wrong)} cannot be read. It was changed, or "
+            "written by another version of scorefold."
+        )
+    whole = [about["seed"] + 1, about["set_size"], about["rows"], *(1 + n if type(n) is int else 0 for n in about["shape"])]
+    if min(whole) < 1 or about["rows"] > ROWS_EVER or about["set_size"] > LARGEST_BUDGET:
+        raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
+    return about
+
+
+def refuse_other(path: Path) -> None:
+    """An error if there is something else where a store should be."""
+    try:
+        there = os.listdir(path) if path.exists() else []
+    except OSError as error:
+        raise ScorefoldError(f"expected a store or an empty folder at {path}; got {error.strerror or error}") from error
+    if "description.json" not in there and any(name != "tmp" and not name.startswith("prior-") for name in there):
+        raise ScorefoldError(f"expected a store or an empty folder at {path}; got a folder with other files. Name another one.")
+
+
+def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """An error that shows how a store differs from what is to be simulated, if it does."""
+    lines = []
+    for key in IDENTITY:
+        there, here = about[key], expected.get(key, about[key])
+        if key == "simulator":
+            same = there.get("sha256") == here.get("sha256")
+            there, here = (f"{one.get('name')} (code {str(one.get('sha256'))[:12]}…)" for one in (there, here))
+        else:
+            same = there == here
+            there, here = (json.dumps(one, ensure_ascii=False) for one in (there, here))
+        if not same:
+            lines.append(f"  {key}\n    in the store: {there:.2000}\n    now:          {here:.2000}")
+    if lines:
+        raise ScorefoldError(
+            "\n".join(
+                [
+                    f"expected to continue the store {path} with what it was begun with; got something else:",
+                    *lines,
+                    "Use another folder, or the prior, simulator and seed of before.",
+                ]
+            )
+        )

@@ -1,0 +1,324 @@
+"""Simulations on disk: a folder that survives kills, power cuts and several writers at once.
+
+    description.json          written once: schema, prior, simulator, seed, set size, shapes, versions
+    prior-SHA256.safetensors  the draws of a prior that is known from draws only
+    shards/      FIRST-STOP-SHA256.safetensors: θ (rows, dim), x (rows, …), case and status of simulations FIRST … STOP-1
+    runtimes/    FIRST-STOP.safetensors: seconds of the same simulations
+    quarantine/  files that were found damaged
+    tmp/         files that are being written
+
+A shard is never changed. What comes in is written at once as a small shard (`disk/durable.py`); when all of an aligned range of
+`rows` simulations is there, or the run's last one, it is written again as one shard and the small ones are removed. So a
+finished store is the same, byte for byte, whoever wrote it in whatever order. Runtimes are the exception, as no clock repeats
+itself; hence they are kept apart. The budget is not part of the description: a larger one continues the store.
+
+Names carry the range and the SHA-256 of the content. Opening checks names, lengths, hashes and contents, and moves what does
+not agree to quarantine/; those simulations are then missing and made again. Two writers may do work twice, but cannot harm:
+equal content has an equal name, and a shard is only removed once a longer one (or, of equal length, one first in the alphabet)
+holds its range.
+"""
+
+import contextlib
+import itertools
+import os
+import secrets
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from safetensors import SafetensorError
+
+from scorefold import settings
+from scorefold.disk import durable
+from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.prior import Prior
+from scorefold.prior import codec as prior_files
+from scorefold.simulation.outcome import OK, STATUS, Block
+from scorefold.simulation.simulations import IN_MEMORY, Plan, Simulations, gather_blocks, plan
+from scorefold.simulation.store import description, shard
+from scorefold.simulation.store.runtimes import Runtimes
+from scorefold.simulation.store.shard import Shard
+
+MANY = 256
+"""So many small shards of one range are merged before it is complete."""
+
+
+class Store:
+    """An open store."""
+
+    def __init__(self, path: Path, about: dict[str, Any], prior: Prior):
+        self.path, self.about, self.prior = path, about, prior
+        self.shape: tuple[int, ...] = tuple(about["shape"])
+        self.rows: int = about["rows"]
+        self.quarantined: list[str] = []
+        self._runtimes = Runtimes(path / "runtimes")
+        self._shards: dict[int, list[Shard]] = {}
+        self.scan()
+
+    @classmethod
+    def exists(cls, path: str | os.PathLike[str]) -> bool:
+        """Whether there is a description."""
+        return (Path(path) / "description.json").is_file()
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], prior: Prior, about: dict[str, Any]) -> "Store":
+        """A store with this description: a new one, or the one that is there if it is about the same."""
+        path = settings.folder(path)
+        description.refuse_other(path)
+        with _writing(path):
+            if draws := prior_files.arrays(prior):
+                durable.write_once(_draws_file(path, about), safetensors.numpy.save(draws), path / "tmp")
+            durable.write_once(path / "description.json", description.text(about).encode(), path / "tmp")
+        return cls.open(path, about)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], expected: Mapping[str, Any] | None = None) -> "Store":
+        """The store at this path, all its files checked; refused if it is not about what is expected."""
+        path = settings.folder(path)
+        about = description.read(path)
+        if expected is not None:
+            description.refuse_difference(path, about, expected)
+        arrays = {}
+        if about["prior"].get("kind") == "draws":
+            try:
+                arrays = safetensors.numpy.load(_draws_file(path, about).read_bytes())
+            except (OSError, SafetensorError) as error:
+                raise ScorefoldError(f"expected the prior's draws in {_draws_file(path, about)}; got {error}") from error
+        return cls(path, about, prior_files.restore(about["prior"], arrays))
+
+    # What is there
+
+    def scan(self) -> None:
+        """Look at the folder anew: check files not seen before, quarantine bad ones, remove what longer shards hold."""
+        known = {one.name: one for one in self._all()}
+        durable.sweep(self.path / "tmp")
+        found, bad = [], {}
+        folder = self.path / "shards"
+        for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
+            try:
+                found.append(known[name] if name in known else self._check(folder / name))
+            except FileNotFoundError:
+                continue  # another writer has merged it
+            except ScorefoldError as error:
+                bad[name] = str(error)
+        self._quarantine(bad)
+        self._shards = {}
+        for one in found:
+            self._shards.setdefault(one.start // self.rows, []).append(one)
+        for number in self._shards:
+            self._drop_held_twice(number)
+
+    def _all(self) -> list[Shard]:
+        return [one for number in sorted(self._shards) for one in sorted(self._shards[number])]
+
+    def _check(self, path: Path) -> Shard:
+        return shard.check(path, self.rows, self.prior.dim, self.shape)
+
+    def _quarantine(self, bad: dict[str, str]) -> None:
+        if not bad:
+            return
+        folder = self.path / "quarantine"
+        folder.mkdir(exist_ok=True)
+        for name in bad:
+            with contextlib.suppress(FileNotFoundError):  # another process was quicker
+                os.replace(self.path / "shards" / name, folder / f"{name}.{secrets.token_hex(4)}")
+        self.quarantined += bad
+        first, why = next(iter(bad.items()))
+        warnings.warn(
+            f"{len(bad):,} of the files in {self.path / 'shards'} are damaged and were moved to {folder}: {first}: {why}"
+            f"{'; and others' if len(bad) > 1 else ''}. What they held counts as missing; simulate again to make up for it.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
+
+    def _pieces(self, number: int) -> list[tuple[int, int, Shard]]:
+        """Which simulations of a range to read from which shard: (start, stop, shard), without overlaps, in order."""
+        shards = sorted(self._shards.get(number, []), key=lambda one: one.rank)
+        owner = np.full(self.rows, -1)
+        first = number * self.rows
+        for place, one in reversed(list(enumerate(shards))):
+            owner[one.start - first : one.stop - first] = place
+        edges = np.flatnonzero(np.diff(owner, prepend=-2, append=-2))
+        pieces = itertools.pairwise(edges)
+        return [(first + int(a), first + int(b), shards[owner[a]]) for a, b in pieces if owner[a] >= 0]
+
+    def missing(self, stop: int) -> list[tuple[int, int]]:
+        """Ranges of simulations below `stop` that are not there; none goes across a multiple of `rows`."""
+        gaps = []
+        for number in range(-(-stop // self.rows)):
+            at, end = number * self.rows, min((number + 1) * self.rows, stop)
+            for start, upto, _ in self._pieces(number):
+                if start > at:
+                    gaps.append((at, min(start, end)))
+                at = max(at, upto)
+            if at < end:
+                gaps.append((at, end))
+        return [gap for gap in gaps if gap[0] < gap[1]]
+
+    def stop(self) -> int:
+        """One after the last simulation there is."""
+        return max((one.stop for one in self._all()), default=0)
+
+    def read(self, stop: int | None = None) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        """All simulations below `stop` in order, a shard at a time: (index of the first, θ, x, case and status)."""
+        stop = self.stop() if stop is None else stop
+        for number in range(-(-stop // self.rows)):
+            for start, part in self._read_range(number):
+                keep = min(stop, start + len(part["status"])) - start
+                if keep > 0:
+                    yield start, {key: value[:keep] for key, value in part.items()}
+
+    def _read_range(self, number: int) -> list[tuple[int, dict[str, np.ndarray]]]:
+        for attempt in range(5):
+            try:
+                parts = []
+                for start, stop, one in self._pieces(number):
+                    content = safetensors.numpy.load((self.path / "shards" / one.name).read_bytes())
+                    cut = slice(start - one.start, stop - one.start)
+                    parts.append((start, {key: value[cut] for key, value in content.items()}))
+                return parts
+            except FileNotFoundError:  # another writer has merged it
+                if attempt == 4:
+                    raise
+                self.scan()
+        raise AssertionError
+
+    # What comes in
+
+    def add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
+        """Commit simulations; each row of θ and each case number belongs to a row of the block."""
+        with _writing(self.path):
+            self._add(block, theta, case)
+
+    def _add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
+        at, end = block.start, block.start + len(block.status)
+        while at < end:
+            stop = min(end, (at // self.rows + 1) * self.rows)
+            cut = slice(at - block.start, stop - block.start)
+            part = {"theta": theta[cut], "x": block.x[cut], "case": case[cut], "status": block.status[cut]}
+            self._runtimes.write(at, block.seconds[cut])
+            self._commit(at, part)
+            number = at // self.rows
+            there = len(self._shards[number])
+            if there >= MANY or (there > 1 and self._complete(number, (number + 1) * self.rows)):
+                self.merge(number)
+            at = stop
+
+    def _commit(self, start: int, part: Mapping[str, np.ndarray]) -> None:
+        one, content = shard.encode(start, part, self.prior.dim, self.shape)
+        durable.write_once(self.path / "shards" / one.name, content, self.path / "tmp")
+        here = self._shards.setdefault(start // self.rows, [])
+        if one not in here:
+            here.append(one)
+
+    def merge(self, number: int) -> None:
+        """Write each unbroken run of small shards in a range as one, then remove them."""
+        runs: list[list[tuple[int, dict[str, np.ndarray]]]] = []
+        for start, part in self._read_range(number):
+            if runs and (last := runs[-1][-1])[0] + len(last[1]["status"]) == start:
+                runs[-1].append((start, part))
+            else:
+                runs.append([(start, part)])
+        for run in runs:
+            if len(run) > 1:
+                self._commit(run[0][0], {key: np.concatenate([part[key] for _, part in run]) for key in run[0][1]})
+        self._drop_held_twice(number)
+        self._runtimes.merge(number * self.rows, (number + 1) * self.rows)
+
+    def tidy(self, stop: int) -> None:
+        """Merge every range that is complete as far as `stop`."""
+        for number in sorted(self._shards):
+            if len(self._shards[number]) > 1 and self._complete(number, min((number + 1) * self.rows, stop)):
+                self.merge(number)
+
+    def _complete(self, number: int, end: int) -> bool:
+        return sum(max(0, min(b, end) - a) for a, b, _ in self._pieces(number)) == end - number * self.rows
+
+    def finish(self, stop: int) -> None:
+        """The last look: what other writers have left, merged and swept."""
+        with _writing(self.path):
+            self.scan()
+            self.tidy(stop)
+            durable.sweep(self.path / "tmp")
+
+    def _drop_held_twice(self, number: int) -> None:
+        kept: list[Shard] = []
+        for one in sorted(self._shards[number], key=lambda one: one.rank):
+            if any(other.start <= one.start and one.stop <= other.stop for other in kept):
+                (self.path / "shards" / one.name).unlink(missing_ok=True)
+            else:
+                kept.append(one)
+        self._shards[number] = kept
+
+    # What it is for
+
+    def counts(self, stop: int | None = None) -> dict[str, int]:
+        """How many simulations have each status."""
+        total = np.zeros(len(STATUS), int)
+        for _, part in self.read(stop):
+            total += np.bincount(part["status"], minlength=len(STATUS))
+        return dict(zip(STATUS, total.tolist(), strict=True))
+
+    def first_failed(self, stop: int) -> int:
+        """The first simulation that is not ok; `stop` if all are."""
+        failed = (start + np.flatnonzero(part["status"] != OK) for start, part in self.read(stop))
+        return next((int(some[0]) for some in failed if len(some)), stop)
+
+    def runtimes(self, start: int, stop: int) -> np.ndarray:
+        """Seconds of simulations start … stop-1; NaN where they were not kept."""
+        return self._runtimes.read(start, stop)
+
+    def simulations(self, stop: int | None = None, planned: Plan | None = None) -> Simulations:
+        """The first `stop` simulations as training cases; mapped from disk where they are large."""
+        end = self.stop()
+        stop = end if stop is None else settings.count("stop, the number of simulations", stop, 1)
+        gaps = [*self.missing(min(stop, end)), *([(end, stop)] if stop > end else [])]
+        if gaps:
+            count = sum(b - a for a, b in gaps)
+            raise ScorefoldError(
+                f"expected {stop:,} simulations in the store {self.path}; {count:,} are missing, the first of them number "
+                f"{gaps[0][0]}. Run the same simulation on it again to make them."
+            )
+        if stop == 0:
+            raise ScorefoldError(f"expected simulations in the store {self.path}; it is empty")
+        seed, set_size = self.about["seed"], self.about["set_size"]
+        planned = planned or plan(self.prior, stop, set_size, seed)
+        good = np.concatenate([part["status"] == OK for _, part in self.read(stop)])
+
+        def allocate(shape: tuple[int, ...]) -> np.ndarray:
+            if 4 * int(np.prod(shape)) <= IN_MEMORY:
+                return np.zeros(shape, np.float32)
+            return self._mapped(shape)
+
+        blocks = ((start, part["x"]) for start, part in self.read(stop))
+        return gather_blocks(self.prior, planned, good, blocks, self.shape, set_size, seed, allocate)
+
+    def _mapped(self, shape: tuple[int, ...]) -> np.ndarray:
+        """An array of zeros in a file beside the shards that has no name any more, and ends when nobody maps it."""
+        (self.path / "tmp").mkdir(exist_ok=True)
+        path = self.path / "tmp" / secrets.token_hex(16)
+        array = np.memmap(path, np.float32, "w+", shape=shape)
+        path.unlink(missing_ok=True)
+        return array
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """What the disk says, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise ScorefoldError(
+            f"expected to write to the store {path}; got {error.strerror or error}. What was finished is kept; once it can be "
+            "written to, run the same simulation again to continue."
+        ) from error
+
+
+def _draws_file(path: Path, about: Mapping[str, Any]) -> Path:
+    """Where the draws of the prior are; the description of such a prior has been checked or is ours."""
+    sha256 = about["prior"].get("sha256")
+    known = isinstance(sha256, str) and sha256.isalnum()
+    return path / (f"prior-{sha256}.safetensors" if known else "prior-unknown.safetensors")

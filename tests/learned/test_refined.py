@@ -1,0 +1,294 @@
+"""Refinement from end to end, with tiny networks on tasks that are quick to simulate."""
+
+import json
+import shutil
+import warnings
+
+import hostile_folders
+import numpy as np
+import pytest
+from scipy import stats
+
+import scorefold as sf
+from scorefold import tasks
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods.refine import score_summaries as summaries
+from scorefold.methods.refine.modes import deepest_valley
+from scorefold.tasks.gaussian import standard_normal_prior
+
+pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.full]
+
+QUICK = sf.Training(members=1, steps=100)
+NOISE = 0.2
+THETA = np.array([1.2, -0.7])
+X = THETA + NOISE * np.random.default_rng(5).standard_normal((12, 2))
+MEAN, SD = X.sum(axis=0) / NOISE**2 / (1 + 12 / NOISE**2), (1 + 12 / NOISE**2) ** -0.5
+
+
+def simulator(theta, rng):
+    return theta + NOISE * rng.standard_normal(2)
+
+
+def flaky(theta, rng):
+    return np.full(2, np.nan) if rng.uniform() < 0.1 else simulator(theta, rng)
+
+
+@pytest.fixture(scope="module")
+def start():
+    sims = sf.simulate(standard_normal_prior(2), simulator, 600, seed=0)
+    return sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0), sims
+
+
+@pytest.fixture(scope="module")
+def refined(start):
+    return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+
+
+@pytest.fixture(scope="module")
+def summarised(start):
+    """Trained on observations with their summaries, whether these help or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summaries, "SURE", -np.inf)
+        patch.setattr(summaries, "LEAST", -np.inf)
+        training = sf.Training(members=2, steps=100)
+        return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1], training=training)
+
+
+def off(draws):
+    """Largest shift in sd, and the ratio of sds."""
+    return np.abs(draws.theta.mean(axis=0) - MEAN).max() / SD, draws.theta.std(axis=0).mean() / SD
+
+
+def test_it_finds_a_posterior_a_seventeenth_as_wide_as_the_prior(refined):
+    # √(12/1800) = 0.08 sd is to be expected, and 0.03 from 1,000 draws.
+    draws = refined.sample(X, 1_000, seed=2)
+    shift, ratio = off(draws)
+    assert shift < 0.4
+    assert 0.85 < ratio < 1.15
+    assert draws.info.converged
+
+
+def test_it_says_what_happened(refined):
+    how = refined.sample(X, 200, seed=2).how
+    assert how.simulations == 2_400 == sum(one.simulations for one in how.rounds)
+    assert not how.rounds[-1].locating
+    assert all(one.locating for one in how.rounds[:-1])
+    assert how.composition.sets == 12
+    assert how.shift == how.rounds[-1].shift
+    assert "for one data set of n = 12" in repr(refined)
+    assert "simulations" in str(how.rounds[0])
+
+
+def test_the_seed_decides(start, refined):
+    again = start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+    assert np.array_equal(again.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
+
+
+def test_another_data_set_is_noticed(refined):
+    with pytest.warns(UntrustworthyDraws, match="refined for one data set of n = 12"):
+        draws = refined.sample(X + np.array([-2.5, 2.5]), 200, seed=2)
+    assert not draws.info.converged
+
+
+def test_one_observation_is_tilted_too(refined):
+    # A neighbour: only one of the observations, so that the region is left on all sides.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        draws = refined.sample(X[:1], 500, seed=3)
+    assert isinstance(draws.how.composition.sampler, sf.samplers.SelfTuned)
+    mean, sd = X[0] / NOISE**2 / (1 + NOISE**-2), (1 + NOISE**-2) ** -0.5
+    assert np.abs(draws.theta.mean(axis=0) - mean).max() < 0.6 * sd
+
+
+def test_samplers_that_reverse_are_refused(refined):
+    with pytest.raises(ScorefoldError, match="expected a Langevin sampler"):
+        refined.sample(X, 200, sampler="ddim", rule="gauss")
+
+
+def test_truncated_proposals_in_sets(start):
+    prior = standard_normal_prior(2)
+    sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
+    posterior = sf.fit(sims, sf.NPSE(width=8, depth=1, training=QUICK), seed=0)
+    refined = posterior.refine(X, simulator, budget=3_000, rounds=3, seed=1, proposal="truncated")
+    shift, ratio = off(refined.sample(X, 1_000, seed=2))
+    assert shift < 0.6
+    assert 0.7 < ratio < 1.5  # 100 steps of training
+    assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
+
+
+def test_failed_simulations_are_counted(start):
+    with pytest.warns(ScorefoldWarning, match="gave NaN or infinity"):
+        refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1)
+    failed = sum(one.failed for one in refined.rounds)
+    assert 120 < failed < 280  # 200 ± 13 are expected
+    assert sum(one.simulations for one in refined.rounds) == 2_000
+    assert off(refined.sample(X, 500, seed=2))[0] < 0.6
+
+
+def test_a_start_that_is_far_off_is_mended():
+    # Trained on noise of another size and sign: its draws are nowhere near.
+    sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
+    wrong = sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0)
+    refined = wrong.refine(X, simulator, budget=4_000, rounds=8, seed=1)
+    assert any(one.fit.missed for one in refined.rounds)
+    assert refined.rounds[-1].counts
+    shift, ratio = off(refined.sample(X, 500, seed=2))
+    assert shift < 0.6
+    assert 0.8 < ratio < 1.2
+
+
+def test_both_modes_are_kept():
+    task = tasks.get("bimodal")
+    theta, x = task.observe(8, 1004)
+    assert np.linalg.norm(theta) > 1
+    sims = sf.simulate(task.prior, task.simulator, 3_000, seed=0)
+    method = sf.NPSE(set_size=1, width=32, depth=2, training=sf.Training(members=2, steps=1_500))
+    start = sf.fit(sims, method, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = deepest_valley(start.sample(x, 1_000, seed=0).theta)
+        refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
+        after = refined.sample(x, 1_000, seed=2).theta
+    assert before.separate
+    assert len(refined.rounds) == 1
+    assert deepest_valley(after).separate
+    assert before.keeps(after)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rounds": 0}, "expected rounds to be a whole number ≥ 1"),
+        ({"budget": 300, "rounds": 3}, "expected a budget of 200 simulator calls a round"),
+        ({"seed": -1}, "expected seed"),
+        ({"proposal": "box"}, "unknown proposal 'box'"),
+    ],
+)
+def test_bad_settings(start, settings, message):
+    with pytest.raises(ScorefoldError, match=message):
+        start[0].refine(X, simulator, **settings)
+
+
+def test_what_cannot_be_refined(start, refined):
+    with pytest.raises(ScorefoldError, match="expected a posterior of composed scores"):
+        refined.refine(X, simulator)
+    other = sf.simulate(sf.Prior({"a": stats.norm(0, 2), "b": stats.norm(0, 1)}), simulator, 200)
+    with pytest.raises(ScorefoldError, match="from another prior"):
+        start[0].refine(X, simulator, sims=other)
+    with pytest.raises(ScorefoldError, match="expected x_obs of shape"):
+        start[0].refine(X[:, :1], simulator)
+
+
+def test_summaries_take_nothing_away(refined, summarised):
+    assert refined.summaries is None
+    assert summarised.local.shape == (4,)
+    shift, ratio = off(summarised.sample(X, 1_000, seed=2))
+    assert shift < 0.4
+    assert 0.85 < ratio < 1.15
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "truncated", "summarised"])
+def test_on_disk_it_draws_the_same_bits_and_keeps_its_rounds(start, refined, summarised, kind, tmp_path):
+    if kind == "truncated":
+        refined = start[0].refine(X, simulator, budget=600, rounds=2, seed=1, proposal=kind)
+    if kind == "summarised":
+        refined = summarised
+    back = sf.load(refined.save(tmp_path / "model"))
+    assert repr(back) == repr(refined)
+    assert back.made == refined.made
+    assert refined.made.budget == 600 + sum(one.simulations for one in refined.rounds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)
+        one, other = (p.sample(X, 100, seed=1) for p in (refined, back))
+    assert one.theta.tobytes() == other.theta.tobytes()
+    assert (other.how.shift, other.how.simulations) == (one.how.shift, one.how.simulations)
+    assert np.array_equal(back.rounds[-1].proposal.to_w(X), refined.rounds[-1].proposal.to_w(X))
+    back.save(tmp_path / "again")
+    for name in ("config.json", "weights.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def _set(*path):
+    def change(config, value):
+        for key in path[:-1]:
+            config = config[key]
+        config[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        (_set("trained", "rounds"), []),
+        (_set("trained", "rounds", 0, "locating"), 1),
+        (_set("trained", "rounds", 0, "proposal", "root"), [[0.0, 0.0], [0.0, 0.0]]),
+        (_set("trained", "region", "mean"), [0.0]),
+        (_set("trained", "region", "mean"), [1e308, 0.0]),
+        (_set("trained", "region", "kind"), "box"),
+        (_set("trained", "observations"), 0),
+        (_set("trained", "agreed"), "yes"),
+        (_set("trained", "local"), {}),
+        (_set("trained", "summaries"), None),
+        (_set("trained", "summaries"), {}),
+        (_set("trained", "region"), None),
+        (_set("trained", "summaries", "members"), 2),
+        (_set("trained", "summaries", "members"), 0),
+        (_set("trained", "summaries", "start"), []),
+        (_set("kind"), "composed"),
+    ],
+)
+def test_a_changed_folder_is_refused(summarised, tmp_path, change, value):
+    folder = summarised.save(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    change(config, value)
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        sf.load(folder)
+
+
+def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
+    calls = tmp_path / "calls"  # in a file: a list would be a part of the simulator, which the store knows
+
+    def counted(theta, rng):
+        with calls.open("a") as file:
+            file.write(".")
+        return simulator(theta, rng)
+
+    def run(**how):
+        return start[0].refine(X, counted, budget=1_200, rounds=3, seed=1, workers=0, **how)
+
+    alone = run()
+    assert calls.stat().st_size == 1_200
+    kept = run(store=tmp_path / "kept")
+    assert calls.stat().st_size == 2_400
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [f"round-{i + 1}" for i in range(len(kept.rounds))]
+    shutil.rmtree(tmp_path / "kept" / f"round-{len(kept.rounds)}")  # as after a kill
+    again = run(store=tmp_path / "kept")
+    assert calls.stat().st_size == 2_400 + kept.rounds[-1].simulations
+    draws = [p.sample(X, 100, seed=1).theta for p in (alone, kept, again)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    np.testing.assert_array_equal(draws[1], draws[2])
+    with pytest.raises(ScorefoldError, match="has no option 'worker'"):
+        run(worker=2)
+
+
+@pytest.mark.parametrize("kind", ["refined", "summarised"])
+def test_mutated_folders(kind, request, tmp_path):
+    hostile_folders.assert_harmless(request.getfixturevalue(kind).save(tmp_path / "model"), 1_000)
+
+
+@pytest.mark.full
+def test_a_line_too_wide_to_help_does_not_move_the_region():
+    """Half of the observations are hardly noisy, half very: a line sees their mean noise, and its posterior is far too wide."""
+    task = tasks.get("mixture")
+    x = task.observe(30, 1000)[1]
+    sims = sf.simulate(task.prior, task.simulator, 3_000, seed=0)
+    start = sf.fit(sims, sf.NPSE(set_size=1, training=sf.Training(members=2, steps=1_000)), seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
+    assert [one.locating for one in refined.rounds] == [True, False]
+    assert refined.rounds[0].widths > 0.2
+    assert refined.rounds[0].proposal is refined.rounds[1].proposal
+    assert refined.rounds[1].cases == 3_000

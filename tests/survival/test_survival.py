@@ -1,0 +1,538 @@
+"""Nothing lost, nothing repeated: kills, crashes, hangs, lost workers and every way to run end in the same store.
+
+The short form; the numbers that are promised are in the tests marked `full`. Nothing here is left to chance but the moments of
+the kills, and the outcome must not depend on them.
+"""
+
+import errno
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plain_simulators as simulators
+import pytest
+from scipy import stats
+
+from scorefold.disk import durable
+from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
+from scorefold.prior import Prior
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.outcome import STATUS, stream
+from scorefold.simulation.simulate import simulate
+from scorefold.simulation.sources import compiled, engine
+from scorefold.simulation.store import description
+from scorefold.simulation.store.store import Store
+
+PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch):
+    monkeypatch.setattr(engine, "TARGET", 0.2)
+    monkeypatch.setattr(engine, "LEAST", 0.05)
+    monkeypatch.setattr(description, "MOST_ROWS", 64)
+
+
+def digest(path):
+    files = (file for file in sorted(Path(path).rglob("*")) if file.is_file() and file.parent.name != "runtimes")
+    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def statuses(path):
+    return np.concatenate([part["status"] for _, part in Store.open(path).read()])
+
+
+# Kills
+
+DRIVER = Path(__file__).parents[1] / "support" / "killed_driver.py"
+
+
+def killed(kills, budget, tmp_path, limit):
+    for name, times in (("killed", kills), ("whole", 0)):
+        subprocess.run([sys.executable, str(DRIVER), str(tmp_path / name), str(times), str(budget)], timeout=limit, check=True)
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+
+
+def test_three_kills_lose_and_repeat_nothing(tmp_path):
+    killed(3, 2_000, tmp_path, 60)
+
+
+@pytest.mark.full
+def test_two_hundred_kills_lose_and_repeat_nothing(tmp_path):
+    killed(200, 100_000, tmp_path, 1_200)
+
+
+# Every way is the same
+
+
+class Reversed(Executor):
+    """Runs the last task first."""
+
+    def __init__(self):
+        self.tasks = []
+
+    def submit(self, function, /, *args, **kwargs):
+        future = Future()
+        self.tasks.append((future, function, args))
+        threading.Timer(0.02, self.work).start()
+        return future
+
+    def work(self):
+        future, function, args = self.tasks.pop()
+        future.set_result(function(*args))
+
+
+def spawned():
+    return ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+
+
+WAYS = {
+    "one worker": lambda: {"workers": 1},
+    "two workers": lambda: {"workers": 2},
+    "threads": lambda: {"executor": ThreadPoolExecutor(3)},
+    "processes": lambda: {"executor": spawned()},
+    "the last first": lambda: {"executor": Reversed(), "workers": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def in_process(tmp_path_factory):
+    """The store of `echo`, written in this process."""
+    path = tmp_path_factory.mktemp("here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(description, "MOST_ROWS", 64)
+        sims = simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=path, workers=0)
+    return digest(path), sims
+
+
+def assert_same(sims, others):
+    for field in ("theta", "x", "sizes", "origin"):
+        np.testing.assert_array_equal(getattr(sims, field), getattr(others, field))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_writes_the_same_store(tmp_path, in_process, way):
+    how = WAYS[way]()
+    sims = simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, **how)
+    if isinstance(executor := how.get("executor"), ThreadPoolExecutor | ProcessPoolExecutor):
+        executor.shutdown()
+    assert digest(tmp_path) == in_process[0]
+    assert_same(sims, in_process[1])
+
+
+def test_without_a_store_it_is_the_same_too(in_process):
+    assert_same(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, workers=2), in_process[1])
+    assert_same(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4), in_process[1])
+
+
+def test_a_finished_store_is_read_and_not_made_again(tmp_path, in_process):
+    simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=0)
+
+    class Idle(Executor):
+        def submit(self, *args, **kwargs):
+            raise AssertionError("asked to work")
+
+    again = simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, executor=Idle())
+    assert_same(again, in_process[1])
+    fewer = simulate(PRIOR, simulators.echo, 200, set_size=3, seed=4, store=tmp_path, executor=Idle())
+    assert fewer.budget == 200
+    assert digest(tmp_path) == in_process[0]
+
+
+def test_a_larger_budget_continues(tmp_path, in_process):
+    for budget in (110, 111, 300):
+        simulate(PRIOR, simulators.echo, budget, set_size=3, seed=4, store=tmp_path, workers=1)
+    assert digest(tmp_path) == in_process[0]
+
+
+def test_two_drivers_on_one_store_do_no_harm(tmp_path, in_process):
+    def drive():
+        results.append(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=1))
+
+    results = []
+    drivers = [threading.Thread(target=drive) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert digest(tmp_path) == in_process[0]
+    for sims in results:
+        assert_same(sims, in_process[1])
+    assert len(results) == 2
+
+
+def test_a_full_disk_loses_nothing(tmp_path, in_process, monkeypatch):
+    real, calls = durable.write_once, iter(range(1_000))
+
+    def write_once(*args):
+        if next(calls) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args)
+
+    how = {"set_size": 3, "seed": 4, "store": tmp_path, "workers": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_once", write_once)
+        with pytest.raises(ScorefoldError, match=r"No space left on device.* kept"):
+            simulate(PRIOR, simulators.echo, 300, **how)
+    assert 0 < Store.open(tmp_path).stop() < 300
+    simulate(PRIOR, simulators.echo, 300, **how)
+    assert digest(tmp_path) == in_process[0]
+
+
+def test_what_cannot_be_stored_is_not_simulated(tmp_path):
+    def never(theta, rng):
+        raise AssertionError("called")
+
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ScorefoldError, match="a folder with other files"):
+        simulate(PRIOR, never, 100, store=tmp_path, workers=0)
+    with pytest.raises(ScorefoldError, match="'norminvgauss' is not a distribution that files may hold"):
+        simulate(Prior({"a": stats.norminvgauss(1.25, 0.5)}), never, 100, store=tmp_path / "new", workers=0)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"executor": 3}, r"expected a concurrent\.futures\.Executor.* got int"),
+        ({"workers": -1}, "workers to be a whole number ≥ 0.* got -1"),
+        ({"workers": 1.5}, "workers to be a whole number"),
+        ({"timeout": 0}, "timeout to be a positive number of seconds; got 0"),
+        ({"timeout": np.inf, "workers": 1}, "timeout to be a positive number of seconds; got inf"),
+        ({"timeout": True}, "timeout to be a positive number of seconds; got True"),
+        ({"memory": -5}, "memory to be a positive number of bytes; got -5"),
+        ({"max_failures": 1.5}, r"max_failures to be a fraction from 0 to 1; got 1\.5"),
+        ({"workers": 0, "timeout": 1.0}, "only for simulators that run in worker processes; got them with workers=0"),
+        ({"workers": 2, "simulator": "batched"}, "got them with a batched simulator"),
+        ({"workers": 0, "executor": "threads"}, "an executor or workers=0"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_wishes_that_cannot_be_had(wrong, message):
+    wrong = {**wrong, **({"executor": ThreadPoolExecutor(1)} if wrong.get("executor") == "threads" else {})}
+    simulator = batched_echo if wrong.pop("simulator", None) else simulators.crashes
+    with pytest.raises(ScorefoldError, match=message):
+        simulate(PRIOR, simulator, 100, **wrong)
+
+
+def test_another_run_is_refused(tmp_path, in_process):
+    def other(theta, rng):
+        return np.append(theta, rng.uniform())
+
+    simulate(PRIOR, simulators.echo, 100, seed=4, store=tmp_path, workers=0)
+    before = digest(tmp_path)
+    with pytest.raises(ScorefoldError, match=r"simulator\n    in the store: echo .*\n    now:          .*other"):
+        simulate(PRIOR, other, 100, seed=4, store=tmp_path, workers=0)
+    with pytest.raises(ScorefoldError, match=r"seed\n    in the store: 4\n    now:          5"):
+        simulate(PRIOR, simulators.echo, 100, seed=5, store=tmp_path, workers=0)
+    with pytest.raises(ScorefoldError, match="prior\n"):
+        simulate(Prior({"a": stats.norm(0, 2), "b": stats.uniform(0, 2)}), simulators.echo, 100, seed=4, store=tmp_path)
+    assert digest(tmp_path) == before
+
+
+@Batched
+def batched_echo(theta, keys):
+    noise = jax.vmap(jax.random.normal)(keys)
+    return jnp.column_stack([theta, jnp.where(noise > 2, jnp.nan, noise)])
+
+
+def test_batches_go_into_the_store_the_same_in_all_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "BATCH", 128)
+    with pytest.warns(ScorefoldWarning, match=r"of 1,000 simulations failed \(\d+ not finite\)"):
+        whole = simulate(PRIOR, batched_echo, 1_000, seed=4, store=tmp_path / "whole")
+    for budget in (100, 333, 1_000):
+        with pytest.warns(ScorefoldWarning, match="not finite"):
+            parts = simulate(PRIOR, batched_echo, budget, seed=4, store=tmp_path / "parts")
+    assert digest(tmp_path / "whole") == digest(tmp_path / "parts")
+    assert_same(whole, parts)
+    with pytest.warns(ScorefoldWarning, match="NaN"):
+        here = simulate(PRIOR, batched_echo, 1_000, seed=4)
+    np.testing.assert_allclose(whole.x, here.x, rtol=1e-6)
+
+
+WIDE = Prior({"size": stats.uniform(36, 3)})
+
+
+def beyond(theta, rng):
+    return np.array([1.0, 10.0 ** theta[0]])
+
+
+@Batched
+def batched_beyond(theta, keys):
+    return jnp.column_stack([jnp.ones(len(theta)), 10.0 ** theta[:, 0]])
+
+
+@pytest.mark.parametrize("simulator", [beyond, batched_beyond])
+def test_numbers_beyond_single_precision_fail_the_same_in_every_way(tmp_path, simulator):
+    """Of 10^36 … 10^39 a third is within ±1e37; the rest, infinite in float32 or not, has a status and is left out."""
+    ways = (
+        [{}, {"store": tmp_path}] if isinstance(simulator, Batched) else [{}, {"workers": 0}, {"store": tmp_path, "workers": 1}]
+    )
+    for how in ways:
+        with pytest.warns(
+            ScorefoldWarning, match=r"of 300 simulations (gave numbers that do not fit|gave NaN|failed .*not finite)"
+        ):
+            sims = simulate(WIDE, simulator, 300, max_failures=0.9, **how)
+        wanted = WIDE.sample(300, 0)
+        np.testing.assert_array_equal(sims.theta, wanted[wanted[:, 0] <= 37])
+        assert sims.x.max() <= 1e37
+    assert set(statuses(tmp_path)) == {STATUS.index("ok"), STATUS.index("not finite")}
+    with pytest.raises(SimulatorError, match=r"(?s)got \d+ of \d+: \d+ not finite.*first to fail was simulation"):
+        simulate(WIDE, simulator, 300, **ways[-1])
+
+
+# Faults
+
+
+def faults(budget, timeout, workers, path):
+    began = time.monotonic()
+    with pytest.warns(ScorefoldWarning, match=rf"^\d+ of {budget:,} simulations failed \(.* crashed.*\) and were left out"):
+        sims = simulate(PRIOR, simulators.faulty, budget, seed=2, store=path, workers=workers, timeout=timeout)
+    wanted = [simulators.fault(stream(2, i)) for i in range(budget)]
+    got = [STATUS[code] for code in statuses(path)]
+    assert got == wanted
+    assert {"ok", "crashed", "timed out", "not finite"} <= set(got)
+    healthy = np.array([status == "ok" for status in wanted])
+    noise = []
+    for i in np.flatnonzero(healthy):
+        rng = stream(2, int(i))
+        rng.uniform()
+        noise.append(rng.normal())
+    np.testing.assert_array_equal(sims.x[:, 0, 2], np.float32(noise))
+    np.testing.assert_allclose(sims.x[:, 0, :2], sims.theta, rtol=1e-6)
+    assert sims.failed == (~healthy).sum()
+    seconds = Store.open(path).runtimes(0, budget)
+    hung = seconds[np.array(wanted) == "timed out"]
+    assert (hung >= timeout - 0.01).all()
+    assert (hung <= timeout + 2).all()
+    return time.monotonic() - began
+
+
+def below():
+    own = str(os.getpid())
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, parent = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[:2]
+            command = Path(f"/proc/{entry}/cmdline").read_text()
+        except OSError:
+            continue
+        if state != "Z" and "scorefold.simulation.sources.child" in command and parent in (own, "1"):
+            found.append(entry)
+    return found
+
+
+def test_faults_are_statuses_and_leave_no_process_behind(tmp_path):
+    faults(120, 0.5, 2, tmp_path)
+    assert not below()
+
+
+@pytest.mark.full
+def test_faults_in_thousands(tmp_path):
+    faults(2_000, 1.0, 4, tmp_path)
+    assert not below()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_failing_too_often_stops_the_run_and_shows_the_first(tmp_path, workers):
+    with pytest.raises(SimulatorError) as caught:
+        simulate(PRIOR, simulators.raises, 5_000, store=tmp_path, workers=workers)
+    message = str(caught.value)
+    first = int(np.flatnonzero(PRIOR.sample(1000, 0)[:, 0] > -0.5)[0])
+    a, b = PRIOR.sample(1000, 0)[first].tolist()
+    assert "at most a fraction 0.5 (max_failures)" in message
+    assert f"The first to fail was simulation {first}, θ = (a = {a!r}, b = {b!r}), raised" in message
+    assert "Traceback (most recent call last)" in message
+    assert 'raise ZeroDivisionError("no susceptibles left")' in message
+    there = Store.open(tmp_path)
+    assert 0 < there.stop() < 5_000, "what was finished stays, and the rest was not tried"
+
+
+def test_a_store_with_too_many_failures_is_refused_again(tmp_path):
+    how = {"store": tmp_path, "workers": 0}
+    with pytest.warns(ScorefoldWarning, match=r"simulations failed \(\d+ raised\)"):
+        simulate(PRIOR, simulators.raises, 300, max_failures=0.9, **how)
+    first = int(np.flatnonzero(PRIOR.sample(300, 0)[:, 0] > -0.5)[0])
+    with pytest.raises(SimulatorError, match=rf"of 300: \d+ raised.*\n.*simulation {first}, θ = \(a = .*, in an earlier run"):
+        simulate(PRIOR, simulators.raises, 300, max_failures=0.5, **how)
+
+
+@pytest.mark.parametrize(("max_failures", "stops"), [(0.0, True), (0.3, True), (0.9, False), (1.0, False)])
+def test_how_many_failures_are_too_many_is_a_choice(max_failures, stops):
+    if stops:
+        with pytest.raises(SimulatorError, match=f"fraction {max_failures:g} "):
+            simulate(PRIOR, simulators.raises, 300, workers=1, max_failures=max_failures)
+    else:
+        with pytest.warns(ScorefoldWarning, match=r"simulations failed \(\d+ raised\)"):
+            sims = simulate(PRIOR, simulators.raises, 300, workers=1, max_failures=max_failures)
+        assert (sims.theta[:, 0] <= -0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("simulator", "max_failures", "tried", "how"),
+    [
+        (simulators.crashes, 0.5, "24", "crashed.*SIGSEGV"),
+        (simulators.text, 1.0, "100", "raised.*expected an observation to be numbers"),
+    ],
+)
+def test_a_simulator_that_never_works_leaves_no_store(tmp_path, simulator, max_failures, tried, how):
+    with pytest.raises(SimulatorError, match=rf"(?s)got {tried} of {tried}: .*first to fail was simulation 0, .*{how}"):
+        simulate(PRIOR, simulator, 100, store=tmp_path, workers=2, max_failures=max_failures)
+    assert not Store.exists(tmp_path)
+
+
+def test_an_interrupted_run_stops_its_children(monkeypatch):
+    def interrupt():
+        time.sleep(0.7)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        simulate(PRIOR, simulators.hangs, 100, workers=2)
+    assert not below()
+
+
+# Executors that fail
+
+
+class Flaky(ThreadPoolExecutor):
+    """Loses every third task once, as clusters do."""
+
+    lost = frozenset()
+
+    def submit(self, function, /, *args, **kwargs):
+        start = args[0].start
+        if start % 3 == 0 and start not in self.lost:
+            self.lost |= {start}
+            function = self.lose
+        return super().submit(function, *args, **kwargs)
+
+    def lose(self, *args):
+        raise ConnectionError("worker lost")
+
+
+class Lost(Flaky):
+    def submit(self, function, /, *args, **kwargs):
+        return ThreadPoolExecutor.submit(self, self.lose, *args)
+
+
+class Closed(Executor):
+    def submit(self, function, /, *args, **kwargs):
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+def test_lost_tasks_are_done_again(tmp_path, in_process):
+    with Flaky(2) as executor:
+        simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, executor=executor)
+        assert len(executor.lost) > 2
+    assert digest(tmp_path) == in_process[0]
+
+
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [
+        (lambda: Lost(2), r"failed 3 times on one task \(ConnectionError: worker lost\)"),
+        (Closed, r"takes no more work \(RuntimeError"),
+    ],
+)
+def test_an_executor_that_is_beyond_hope_ends_the_run(executor, message):
+    with executor() as own, pytest.raises(ScorefoldError, match=message):
+        simulate(PRIOR, simulators.echo, 100, executor=own)
+
+
+def test_few_tasks_are_in_flight():
+    most = 0
+
+    class Counting(ThreadPoolExecutor):
+        flying = 0
+
+        def submit(self, function, /, *args, **kwargs):
+            nonlocal most
+            self.flying += 1
+            most = max(most, self.flying)
+            future = super().submit(function, *args, **kwargs)
+            future.add_done_callback(lambda _: setattr(self, "flying", self.flying - 1))
+            return future
+
+    with Counting(3) as executor:
+        simulate(PRIOR, simulators.echo, 500, executor=executor)
+    assert most <= 2 * 3
+
+
+# Dask
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_dask_writes_the_same_store(tmp_path, in_process, cluster):
+    simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, executor=cluster.get_executor())
+    assert digest(tmp_path) == in_process[0]
+
+
+def test_a_dask_worker_killed_in_mid_run_changes_nothing(tmp_path, cluster, monkeypatch):
+    monkeypatch.setenv("PAUSE", "0")  # here; not where Dask's workers are
+    simulate(PRIOR, simulators.slow_echo, 300, seed=4, store=tmp_path / "here", workers=0)
+    pids = cluster.run(os.getpid)
+    victims = []
+
+    def kill():
+        until = time.monotonic() + 60
+        while not list((tmp_path / "dask").glob("shards/*")) and time.monotonic() < until:
+            time.sleep(0.01)
+        victims.append(next(iter(pids.values())))
+        os.kill(victims[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    simulate(PRIOR, simulators.slow_echo, 300, seed=4, store=tmp_path / "dask", executor=cluster.get_executor())
+    assert victims, "the run was over before the kill"
+    thread.join()
+    assert not os.path.exists(f"/proc/{victims[0]}")
+    assert digest(tmp_path / "dask") == digest(tmp_path / "here")
+
+
+# Memory
+
+MEASURED = """
+import resource, sys
+import jax, jax.numpy as jnp, numpy as np
+import scorefold as sf
+from scipy import stats
+def plain(theta, rng): return np.append(theta, rng.normal())
+@sf.Batched
+def batched(theta, keys): return jnp.column_stack([theta, jax.vmap(jax.random.normal)(keys)])
+prior = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
+kind, budget, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+sims = sf.simulate(prior, batched if kind == "batched" else plain, budget, store=path, workers=None if kind == "batched" else 2)
+assert len(sims.theta) == budget
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["batched", "isolated"])
+def test_memory_hardly_grows_with_the_budget(tmp_path, kind):
+    megabytes = []
+    for budget in (10_000, 1_000_000):
+        command = [sys.executable, "-c", MEASURED, kind, str(budget), str(tmp_path / str(budget))]
+        megabytes.append(int(subprocess.run(command, timeout=1_200, check=True, stdout=subprocess.PIPE).stdout))
+    print(kind, megabytes)
+    assert megabytes[1] - megabytes[0] <= 200

@@ -1,0 +1,90 @@
+"""Rejection ABC: close to a known posterior, within the bounds, and clear about what it cannot do."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from baseline import misses, observed, simulations
+from scipy import stats
+
+import scorefold as sf
+from scorefold.errors import ScorefoldError
+from scorefold.methods.abc import ABC, adjusted, epanechnikov, moments
+
+
+@pytest.fixture(scope="module")
+def sims():
+    return simulations(40_000, set_size=8)
+
+
+# At n = 8 only 50 of 1,150 sets are kept, worth 35 draws: the mean has a standard error of 0.17 sd, the sd one of 0.12.
+# Limits are four of them.
+@pytest.mark.parametrize("n", [1, 2, 8])
+@pytest.mark.parametrize("summary", ["moments", "regression"])
+def test_close_to_the_posterior(sims, n, summary):
+    x = observed(n)
+    draws = sf.fit(sims, ABC(summary=summary, accept=0.03)).sample(x, 2_000, seed=0)
+    shift, stretch = misses(draws.theta, x)
+    assert shift < 0.7
+    assert stretch < 0.5
+    assert draws.info.converged
+    assert draws.info.accepted <= draws.info.simulations
+    assert draws.info.nearest <= draws.info.distance
+
+
+def test_a_smaller_tolerance_is_narrower_without_adjustment(sims):
+    x = observed(1)
+    wide, narrow = (sf.fit(sims, ABC(accept=a, adjust=False)).sample(x, 2_000).theta.std(0) for a in (0.5, 0.01))
+    assert (narrow < wide).all()
+
+
+def test_the_seed_decides(sims):
+    posterior = sf.fit(sims, "abc")
+    one, again, other = (posterior.sample(observed(2), 50, seed=s).theta for s in (1, 1, 2))
+    assert (one == again).all()
+    assert (one != other).any()
+
+
+def test_draws_stay_within_bounds():
+    prior = sf.Prior({"p": stats.beta(1, 1)})
+    sims = sf.simulate(prior, lambda theta, rng: rng.binomial(20, theta).astype(float), 2_000)
+    theta = sf.fit(sims, "abc").sample(np.array([[20.0]]), 500).theta
+    assert ((theta > 0) & (theta < 1)).all()
+    assert theta.mean() > 0.9
+
+
+def test_a_prior_from_draws_will_do():
+    prior = sf.Prior.from_draws(np.random.default_rng(0).standard_normal((500, 2)))
+    sims = sf.simulate(prior, lambda theta, rng: theta + 0.1 * rng.standard_normal(2), 500)
+    theta = sf.fit(sims, "abc").sample(np.array([[0.5, 0.5]]), 100).theta
+    np.testing.assert_allclose(theta.mean(0), 0.5, atol=0.2)
+
+
+def test_more_observations_than_simulated_together_are_refused(sims):
+    with pytest.raises(ScorefoldError, match=r"simulated sets of 9 observations or more; got 0\..*smc_abc"):
+        sf.fit(sims, "abc").sample(observed(9), 10)
+
+
+def test_observations_unlike_any_simulation_are_reported(sims):
+    with pytest.warns(sf.errors.UntrustworthyDraws, match="no simulation is like"):
+        draws = sf.fit(sims, "abc").sample(np.full((1, 2), 1e6), 10)
+    assert not draws.info.converged
+
+
+@pytest.mark.parametrize("wrong", [{"accept": 0.0}, {"accept": 2.0}, {"summary": "median"}])
+def test_settings_that_make_no_sense(wrong):
+    with pytest.raises(ScorefoldError, match="0 < accept ≤ 1"):
+        replace(ABC(), **wrong)
+
+
+def test_summaries_adjustment_and_weights():
+    x = np.random.default_rng(0).standard_normal((5, 4, 3))
+    assert moments(x).shape == (5, 6)
+    np.testing.assert_allclose(moments(x)[:, :3], x.mean(1))
+    np.testing.assert_allclose(moments(x[:, ::-1]), moments(x))
+    s = np.random.default_rng(1).standard_normal((50, 2))
+    u = s @ np.array([[1.0], [2.0]]) + 0.5
+    np.testing.assert_allclose(adjusted(u, s, np.array([1.0, -1.0]), np.full(50, 0.02)), -0.5, atol=1e-3)
+    weights = epanechnikov(np.array([0.0, 0.5, 1.0]))
+    np.testing.assert_allclose(weights, np.array([1, 0.75, 0]) / 1.75)
+    np.testing.assert_allclose(epanechnikov(np.ones(4)), 0.25)

@@ -1,0 +1,75 @@
+"""The figures of a diagnosis: what is in them, and that nothing is clipped or missing."""
+
+import numpy as np
+import pytest
+from conjugate import world
+
+from scorefold.diagnostics.coverage import coverage
+from scorefold.diagnostics.sbc import sbc
+from scorefold.errors import ScorefoldError
+from scorefold.report import diagnosis_figures as figures
+from scorefold.report.canvas import ORANGE, save
+
+
+def labels(figure):
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize("fault", ["", "narrow"])
+def test_lines_outside_the_band_are_orange_and_named(fault, tmp_path):
+    w = world(1, dim=8, fault=fault)
+    found = sbc(w.truth, w.draws, w.names)
+    figure = figures.rank_ecdf(found.uniformity, found.names, "ranks")
+    colours = [line.get_color() for line in figure.axes[0].get_lines()]
+    assert colours.count(ORANGE) == (found.p_values < 0.05).sum() == (8 if fault else 0)
+    farthest = found.names[np.abs(found.uniformity.seen - found.uniformity.at).max(axis=1).argmax()]
+    assert (farthest in labels(figure)) == bool(fault)
+    assert ("2 more outside" if fault else "8 inside the band") in labels(figure)
+    low, high = figure.axes[0].get_ylim()
+    shown = np.concatenate([line.get_ydata() for line in figure.axes[0].get_lines()])
+    assert low <= shown.min() <= shown.max() <= high
+    assert save(figure, tmp_path / "ranks.png").stat().st_size > 10_000
+
+
+def test_few_quantities_are_all_named():
+    w = world(2)
+    found = coverage(w.truth, w.draws, w.names)
+    assert {"a", "b", "all together"} <= set(labels(figures.coverage(found.uniformity, found.names)))
+
+
+def test_sequence_has_a_line_for_each_number_of_observations(tmp_path):
+    rng = np.random.default_rng(3)
+    clouds = [rng.standard_normal((200, 3)) / np.sqrt(n) for n in (1, 4, 16)]
+    prior = rng.standard_normal((300, 3))
+    figure = figures.sequence(clouds, (1, 4, 16), ("a", "b", "c"), "sequence", np.zeros(3), prior)
+    assert len(figure.axes) == 3
+    assert set(labels(figure)) == {"prior", "n = 1", "n = 4", "n = 16", "truth"}
+    assert len(figure.axes[0].get_lines()) == 5
+    save(figure, tmp_path / "sequence.png")
+
+
+def test_many_parameters_are_cut_off():
+    clouds = [np.random.default_rng(4).standard_normal((50, 15))]
+    assert (
+        sum(axes.get_visible() for axes in figures.sequence(clouds, [1], [f"p{k}" for k in range(15)]).axes) == figures.PANELS
+    )
+
+
+def test_strange_statistics_and_observations_are_marked():
+    replicated = np.random.default_rng(5).standard_normal((100, 2, 3))
+    figure = figures.predictive(("mean", "sd"), np.zeros((2, 3)), replicated, np.array([[0.5, 0.5, 0.01], [1, 1, 1]]))
+    assert "observed, p < 5 %" in labels(figure)
+    quiet = figures.predictive(("mean", "sd"), np.zeros((2, 3)), replicated, np.ones((2, 3)))
+    assert "observed, p < 5 %" not in labels(quiet)
+    figure = figures.influence(np.array([0.1, 0.2, 3.0]), np.array([1, 1, 0.01]))
+    assert labels(figure) == ["like simulated ones", "like none simulated"]
+
+
+def test_contraction_shows_every_parameter():
+    figure = figures.contraction(np.full((30, 2), 0.8), np.zeros((30, 2)), ("a", "b"))
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b"]
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ScorefoldError, match="expected contraction of shape"):
+        figures.contraction(np.zeros((30, 3)), np.zeros((30, 2)), ("a", "b"))

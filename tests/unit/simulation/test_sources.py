@@ -1,0 +1,174 @@
+"""How work is cut, when a run is given up, and how the shape of an observation is found."""
+
+import numpy as np
+import pytest
+
+from scorefold.errors import SimulatorError
+from scorefold.simulation.outcome import NOT_FINITE, OK, RAISED, SHAPE, Block, Outcome, block
+from scorefold.simulation.sources import engine
+from scorefold.simulation.sources.engine import Guard, InProcess, Isolated, LocalPool, probed_shape
+
+# Tasks
+
+
+def cut(gaps, seconds, workers):
+    """Spans of the gaps where every simulation takes so many seconds, and what was known is learned at once."""
+    pace = engine._Pace(gaps, lambda: workers)
+    spans = []
+    for start, stop in pace.spans():
+        spans.append((start, stop))
+        pace.learn([seconds] * (stop - start))
+    return spans
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-3, 0.1, 2.0, 40.0])
+@pytest.mark.parametrize("workers", [1, 7])
+def test_tasks_cover_the_gaps_and_last_one_to_thirty_seconds(seconds, workers):
+    gaps = [(3, 16_384), (16_384, 30_000), (40_000, 40_001)]
+    spans = cut(gaps, seconds, workers)
+    assert [i for start, stop in spans for i in range(start, stop)] == [i for a, b in gaps for i in range(a, b)]
+    ends = {stop for _, stop in gaps}
+    for start, stop in spans[1:]:
+        assert (stop - start) * (seconds + 1e-4) <= 30 or stop - start == 1
+        assert (stop - start) * (seconds + 1e-4) >= 0.8 or stop in ends or stop - start == engine.MOST_ROWS
+
+
+def test_the_first_task_is_one_simulation_as_nothing_is_known():
+    assert cut([(0, 100)], 0.01, 2)[0] == (0, 1)
+
+
+def test_towards_the_end_every_worker_gets_a_share():
+    spans = cut([(0, 200)], 0.1, 10)
+    assert len(spans) >= 18
+
+
+@pytest.mark.parametrize(
+    ("executor", "workers", "size"),
+    [
+        (LocalPool(3), None, 3),
+        (LocalPool(3), 5, 5),
+        (type("Mpi", (), {"num_workers": 64})(), None, 64),
+        (type("Dask", (), {"_client": type("C", (), {"nthreads": lambda self: {"a": 2, "b": 2}})()})(), None, 4),
+        (type("Dask", (), {"_client": type("C", (), {"nthreads": lambda self: {}})()})(), None, 1),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_how_many_workers_there_are(executor, workers, size):
+    assert Isolated(b"", 0, executor, workers, None, None).size() == size
+
+
+# Giving up
+
+
+def seen(failed, total, start=0):
+    status = np.where(np.arange(total) < failed, RAISED, OK).astype(np.uint8)
+    failure = (start, "raised: …") if failed else None
+    return Block(start, np.zeros((total, 1), np.float32), status, np.zeros(total, np.float32), failure)
+
+
+@pytest.mark.parametrize(
+    ("max_failures", "failed", "total", "stops"),
+    [
+        (0.5, 19, 19, False),
+        (0.5, 20, 20, True),
+        (0.5, 30, 40, False),
+        (0.5, 65, 100, False),
+        (0.5, 66, 100, True),
+        (0.0, 1, 3, True),
+        (0.0, 0, 1000, False),
+        (0.1, 20, 100, True),
+        (0.1, 15, 100, False),
+        (1.0, 1000, 1000, False),
+    ],
+)
+def test_when_a_run_is_given_up(max_failures, failed, total, stops):
+    guard = Guard(max_failures, str)
+    if stops:
+        with pytest.raises(SimulatorError, match=f"got {failed} of {total}: {failed} raised"):
+            guard.see(seen(failed, total))
+    else:
+        guard.see(seen(failed, total))
+    assert (guard.done, guard.failed) == (total, failed)
+
+
+def test_a_bearable_simulator_is_not_given_up_by_chance():
+    """At 0.4 of 0.5 a stop needs 5 standard deviations at 100 simulations and more later: once in 10⁶ runs."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        guard = Guard(0.5, str)
+        for _ in range(50):
+            guard.see(seen(int(rng.binomial(20, 0.4)), 20))
+        guard.finish(guard.counts, int)
+
+
+def test_at_the_end_the_fraction_counts():
+    guard = Guard(0.5, str)
+    guard.see(seen(6, 10))
+    with pytest.raises(SimulatorError, match=r"got 6 of 10: 6 raised.*\n.*simulation 0, θ = 0, raised: …"):
+        guard.finish(guard.counts, int)
+
+
+def test_at_the_end_failures_of_earlier_runs_count_too():
+    guard = Guard(0.5, str)
+    guard.finish({"ok": 5, "raised": 5}, int)
+    with pytest.raises(SimulatorError, match=r"got 6 of 10: 5 raised, 1 timed out.*\n.*simulation 7, θ = 7, in an earlier run"):
+        guard.finish({"ok": 4, "raised": 5, "timed out": 1}, lambda: 7)
+
+
+def test_the_first_failure_is_the_one_with_the_lowest_number():
+    guard = Guard(1.0, lambda index: f"<{index}>")
+    for start in (40, 20, 60):
+        guard.see(seen(1, 10, start))
+    assert "simulation 20, θ = <20>, raised: …" in str(guard.error())
+
+
+# Shapes
+
+
+def outcomes(*shapes):
+    return [Outcome(RAISED, None, 0.0, "no") if s is None else Outcome(OK, np.ones(s, np.float32), 0.0) for s in shapes]
+
+
+def probe(*shapes):
+    guard = Guard(1.0, str)
+    all_of_them = outcomes(*shapes)
+    found = probed_shape(
+        lambda start, theta: all_of_them[start : start + len(theta)], lambda a, b: np.zeros((b - a, 1)), 24, guard
+    )
+    return (*found, guard)
+
+
+def test_the_shape_is_the_one_most_have():
+    shape, first, guard = probe((7,), (3,), (3,), None, (3,), (3,), (3,), (3,), *[(9,)] * 16)
+    assert shape == (3,)
+    assert len(first) == 8
+    assert guard.failed == 2
+    assert guard.counts["wrong shape"] == 1
+
+
+def test_of_equally_many_the_first():
+    assert probe((2,), (1,), (1,), (2,), *[None] * 20)[0] == (2,)
+
+
+def test_where_all_fail_the_next_are_asked():
+    shape, first, guard = probe(*[None] * 8, (), *[None] * 15)
+    assert shape == ()
+    assert len(first) == 16
+    assert guard.failed == 15
+    with pytest.raises(SimulatorError, match="24 of 24: 24 raised"):
+        probe(*[None] * 24)
+
+
+def test_a_block_has_zeros_where_a_simulation_failed():
+    made = block(5, [*outcomes((2,), None, (3,)), Outcome(NOT_FINITE, None, 0.5, "NaN")], (2,))
+    np.testing.assert_array_equal(made.x, [[1, 1], [0, 0], [0, 0], [0, 0]])
+    assert made.status.tolist() == [OK, RAISED, SHAPE, NOT_FINITE]
+    assert made.failure == (6, "raised: no")
+
+
+def test_in_process_blocks_are_a_seconds_worth(monkeypatch):
+    monkeypatch.setattr(engine, "LEAST", -1.0)
+    source = InProcess(lambda theta, rng: theta, 0)
+    rows = np.arange(10.0)[:, None]
+    blocks = list(source.blocks([(2, 4), (7, 10)], lambda a, b: rows[a:b], (1,)))
+    assert [(one.start, one.x[:, 0].tolist()) for one in blocks] == [(2, [2]), (3, [3]), (7, [7]), (8, [8]), (9, [9])]

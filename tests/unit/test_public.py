@@ -1,0 +1,54 @@
+"""The public surface: every name is there, whatever was imported before it, and means what the README says."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import scorefold as sf
+
+SIMULATE_KEYWORDS = ["store", "executor", "workers", "timeout", "memory", "max_failures"]
+SIGNATURES = {
+    "Prior": ["distribution", "names"],
+    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "progress", *SIMULATE_KEYWORDS],
+    "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "best_so_far"],
+}
+
+
+@pytest.mark.parametrize("name", sf.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    assert getattr(sf, name).__doc__
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_the_documented_ones(name: str) -> None:
+    assert list(inspect.signature(getattr(sf, name)).parameters) == SIGNATURES[name]
+
+
+def test_sample_takes_what_the_readme_says() -> None:
+    parameters = inspect.signature(sf.Posterior.sample).parameters
+    assert list(parameters)[1:4] == ["x_obs", "draws", "seed"]
+    assert parameters["draws"].default == 1_000
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "scorefold.tasks",
+        *(pytest.param(f"scorefold.{name}", marks=pytest.mark.full) for name in ("posterior", "train.fit", "prior")),
+    ],
+)
+def test_verbs_are_verbs_whatever_was_imported_before(first: str) -> None:
+    code = f"import {first}, scorefold as sf; assert all(callable(getattr(sf, name)) for name in sf.__all__)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_importing_the_package_is_quick_because_it_imports_nothing() -> None:
+    code = "import sys, scorefold; assert 'jax' not in sys.modules and 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'simulat'"):
+        _ = sf.simulat
