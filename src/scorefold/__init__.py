@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.simulate import simulate
     from scorefold.simulation.store.store import Store
+    from scorefold.simulation.workers import Workers
     from scorefold.train.training import Training
 
 __version__ = "0.2.0.dev0"
@@ -51,6 +52,7 @@ _HOMES = {
     "Prior": "prior",
     "Store": "simulation.store.store",
     "Training": "train.training",
+    "Workers": "simulation.workers",
     "diagnose": "diagnostics.diagnose",
     "fit": "methods.fit",
     "fit_many": "methods.fit",
@@ -72,6 +74,7 @@ __all__ = [
     "Prior",
     "Store",
     "Training",
+    "Workers",
     "diagnose",
     "embeddings",
     "errors",

@@ -1,5 +1,7 @@
 """What goes wrong, in words: every error the public surface raises, and the warnings it gives."""
 
+from typing import Any
+
 
 class ScorefoldError(ValueError):
     """Something the caller can mend; the message says what was expected, what came and what to do."""
@@ -18,7 +20,10 @@ class ModelError(ScorefoldError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped from outside, and its state is kept; the message says how to go on."""
+    """Training or simulating was stopped from outside; the message says what is kept and how to go on."""
+
+    simulations: Any = None
+    """`Simulations` of the complete cases, where simulations in memory were interrupted and there are enough of them."""
 
 
 class ScorefoldWarning(UserWarning):

@@ -19,12 +19,12 @@ from scipy import stats
 
 from scorefold.prior import Prior
 from scorefold.simulation.simulate import simulate
-from scorefold.simulation.sources import engine
+from scorefold.simulation.sources import isolated
 from scorefold.simulation.store import description
 from scorefold.simulation.store import store as store_module
 from scorefold.simulation.store.store import Store
 
-engine.TARGET, engine.LEAST = 0.05, 0.02
+isolated.TASK_SECONDS, isolated.SHORTEST_TASK = 0.05, 0.02
 description.MOST_ROWS, store_module.MANY = 256, 16
 
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})

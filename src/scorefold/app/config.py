@@ -45,7 +45,9 @@ SIMULATE: dict[str, tuple[type, ...]] = {
     "memory": (int,),
     "max_failures": (int, float),
 }
-"""The arguments of `sf.simulate` that a file may set."""
+"""The arguments of `sf.simulate` and of `sf.Workers` that a file may set."""
+WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_failures": "max_failures"}
+"""Those that are settings of `sf.Workers`, with their names there."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,14 @@ class Config:
     def store(self) -> Path:
         """Where simulations go."""
         return self.path.parent / self.simulate.get("store", f"{self.path.stem}-simulations")
+
+    def arguments(self) -> dict[str, Any]:
+        """What `sf.simulate` takes besides the prior and the simulator."""
+        from scorefold.simulation.workers import Workers
+
+        own = {key: value for key, value in self.simulate.items() if key not in WORKERS}
+        workers = Workers(**{WORKERS[key]: value for key, value in self.simulate.items() if key in WORKERS})
+        return {**own, "store": self.store, "workers": workers}
 
     def prior(self) -> "Prior":
         """The prior."""

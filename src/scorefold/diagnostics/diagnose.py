@@ -7,6 +7,7 @@ file each. Data sets whose simulation failed or whose draws diverged are left ou
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,7 @@ from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import Draws, ManyDraws
 from scorefold.posterior.posterior import Posterior
 from scorefold.simulation.replicate import replicate
+from scorefold.simulation.workers import Workers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,6 +171,7 @@ def diagnose(
     *,
     x_obs: Any = None,
     log_likelihood: LogLikelihood | None = None,
+    workers: int | Workers | None = None,
     progress: bool = False,
     **how: Any,
 ) -> Diagnosis:
@@ -176,7 +179,8 @@ def diagnose(
 
     With `x_obs` n is its length, and it is said whether these observations are like anything simulated, which of them move the
     posterior, and whether the posterior is right for them in particular. `log_likelihood(theta, x)`, where it is known, serves
-    as the data-dependent quantity of SBC; otherwise one is fitted. `how` is what `posterior.sample` takes.
+    as the data-dependent quantity of SBC; otherwise one is fitted. `workers` run the simulator, as in `sf.simulate`, and `how`
+    is what `posterior.sample` takes.
     """
     if not isinstance(posterior, Posterior):
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
@@ -187,7 +191,7 @@ def diagnose(
         settings.count(name, value, least)
     own = int(np.random.SeedSequence(seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     truth = posterior.prior.sample(sims, own)  # not the parameters that were trained on with this seed
-    x = replicate(truth, simulator, n, own, progress)
+    x = replicate(truth, simulator, n, own, workers, progress)
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
     simulated = np.isfinite(x.reshape(sims, -1)).all(axis=1)
@@ -200,6 +204,7 @@ def diagnose(
     names, prediction = posterior.prior.names, predict(truth, summaries(flat))
     quantity = _likelihood(log_likelihood, truth, theta, flat) if log_likelihood else _fitted(prediction, truth, theta)
     calibration = sbc(truth, theta, names, quantity, seed)
+    predicted = partial(posterior_predictive, simulator=simulator, seed=seed, workers=workers)
     narrowed = contraction(truth, theta, posterior.prior.sample(PRIOR_DRAWS, 0).var(axis=0))
     return Diagnosis(
         names=names,
@@ -216,7 +221,7 @@ def diagnose(
         verdicts=verdicts(calibration, narrowed.typical),
         truth=truth,
         draws=theta,
-        observed=None if observed is None else _observed(posterior, simulator, observed, truth, theta, flat, seed, how),
+        observed=None if observed is None else _observed(posterior, predicted, observed, truth, theta, flat, seed, how),
         seconds=many.seconds,
         settings=_settings(posterior, n, sims, draws, seed, how),
     )
@@ -267,7 +272,7 @@ def _likelihood(log_likelihood: LogLikelihood, truth: np.ndarray, theta: np.ndar
 
 def _observed(
     posterior: Posterior,
-    simulator: Callable[..., Any],
+    predicted: Callable[[Draws], Predictive],
     x_obs: np.ndarray,
     truth: np.ndarray,
     theta: np.ndarray,
@@ -280,13 +285,15 @@ def _observed(
         drawn,
         misspecification(x_obs, x, seed),
         predictive(x_obs, x),
-        posterior_predictive(drawn, simulator, seed),
+        predicted(drawn),
         local_c2st(truth, theta, x, x_obs, drawn.theta, seed),
         _influence(posterior, x_obs, drawn.theta, seed, how),
     )
 
 
-def posterior_predictive(drawn: Draws, simulator: Callable[..., Any], seed: int = 0) -> Predictive:
+def posterior_predictive(
+    drawn: Draws, simulator: Callable[..., Any], seed: int = 0, workers: int | Workers | None = None
+) -> Predictive:
     """The observations against data sets of as many, simulated from some of the draws that were made for them."""
     if drawn.x_obs is None:
         raise ScorefoldError("expected draws that hold their observations, as posterior.sample returns them")
@@ -294,7 +301,7 @@ def posterior_predictive(drawn: Draws, simulator: Callable[..., Any], seed: int 
     count = min(PREDICTED, len(drawn.theta))
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
-    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own).reshape(count, len(x_obs), -1)
+    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own, workers).reshape(count, len(x_obs), -1)
     return predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
 
 

@@ -29,12 +29,13 @@ import numpy as np
 from scipy.special import logsumexp
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.abc import adjusted, epanechnikov, moments
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import within_reach
 from scorefold.prior import Prior
 from scorefold.simulation.replicate import replicate
+from scorefold.simulation.workers import Workers, as_workers
 
 KEPT = 0.5
 """α"""
@@ -88,10 +89,13 @@ def smc_abc(
     seed: int = 0,
     population: int | None = None,
     adjust: bool = True,
+    *,
+    workers: int | Workers | None = None,
 ) -> Draws:
     """`Draws` for the observations `x_obs` (n, …) by at most `budget` calls of `simulator(theta, rng) -> x` or a `Batched` one.
 
-    `population` is N, by default a tenth of what the budget allows for, 100 at least.
+    `population` is N, by default a tenth of what the budget allows for, 100 at least. `workers` run the simulator, as in
+    `sf.simulate`; a set in which a simulation failed is as far away as can be.
     """
     started = time.perf_counter()
     x = _checked(prior, simulator, x_obs, budget, draws, seed)
@@ -104,7 +108,7 @@ def smc_abc(
             "budget, lower population, or use a method that learns from single observations, such as method='f-npse'."
         )
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
-    compare = _Comparison(prior, simulator, x, seed)
+    compare = _Comparison(prior, simulator, x, seed, as_workers(workers))
     u = rng.standard_normal((size, prior.dim))
     kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT * size)))
     tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
@@ -126,6 +130,12 @@ def smc_abc(
     if not info.converged:
         why = f"its weights are worth {effective:.0f} draws" if ended else "the budget was spent while it still came nearer"
         warnings.warn(f"the population has not settled: {why}. Raise the budget.", UntrustworthyDraws, stacklevel=2)
+    if compare.failed:
+        warnings.warn(
+            f"{compare.failed:,} of {calls:,} simulations failed; their data sets were counted as unlike the observed one.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
     moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
     theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
     how = f"a population of {len(kept.u)}, {len(tolerances)} rounds"
@@ -135,15 +145,19 @@ def smc_abc(
 class _Comparison:
     """Simulates sets and compares them with the observed one; the first population sets the scale."""
 
-    def __init__(self, prior: Prior, simulator: Callable[..., Any], x: np.ndarray, seed: int):
-        self.prior, self.simulator, self.x, self.seed = prior, simulator, x, seed
+    def __init__(self, prior: Prior, simulator: Callable[..., Any], x: np.ndarray, seed: int, workers: Workers):
+        self.prior, self.simulator, self.x, self.seed, self.workers = prior, simulator, x, seed, workers
+        self.failed = 0
         self.round, self.scale = 0, None
 
     def populate(self, u: np.ndarray, log_weight: np.ndarray) -> Population:
         """Simulate a set for every u; one with a value that is not finite is as far as can be."""
         n = len(self.x)
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(6, self.round)).generate_state(1, np.uint64)[0])
-        x = replicate(self.prior.from_normal(u), self.simulator, n, seed).reshape(len(u), n, -1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ScorefoldWarning)  # all rounds' failures are counted and said at the end
+            x = replicate(self.prior.from_normal(u), self.simulator, n, seed, self.workers).reshape(len(u), n, -1)
+        self.failed += int(np.isnan(x).any(axis=2).sum())
         if x.shape[2] != self.x.shape[1]:
             raise ScorefoldError(
                 f"expected x_obs with {x.shape[2]} numbers an observation, as the simulator gives; got {self.x.shape[1]}"

@@ -9,6 +9,7 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.simulation.replicate import replicate
+from scorefold.simulation.workers import Workers
 
 
 @runtime_checkable
@@ -77,9 +78,14 @@ class Draws:
             named[name] = self.theta[:, i]
         return named
 
-    def predict(self, simulator: Any, n: int | None = None, seed: int = 0) -> np.ndarray:
-        """x (draws, n, *shape): a data set simulated for each draw, of as many observations as were given."""
-        return replicate(self.theta, simulator, self.n if n is None else n, seed)
+    def predict(
+        self, simulator: Any, n: int | None = None, seed: int = 0, *, workers: int | Workers | None = None
+    ) -> np.ndarray:
+        """x (draws, n, *shape): a data set simulated for each draw, of as many observations as were given.
+
+        `workers` run the simulator, as in `sf.simulate`. Simulations that fail are NaN, and a warning counts them.
+        """
+        return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
 
     def _by_name(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         return {name: theta[None, :, i] for i, name in enumerate(self.names)}

@@ -14,9 +14,27 @@ Observations = Float[Array, "batch ..."]
 
 @dataclass(frozen=True)
 class Batched:
-    """A JAX simulator for many parameters at once.
+    """Marks a simulator written in JAX that takes many parameters at once, for `sf.simulate` and all else that simulates.
 
-    function(theta (batch, dim), keys (batch,)) -> x (batch, ...); key i belongs to simulation i alone.
+    Take it when the simulator is a JAX function: a compiled batch is far quicker than single calls. It runs in this process,
+    on the accelerator if there is one, always in batches of the same size, so that simulation i is the same whatever else is
+    simulated. NaN in an observation fails that simulation; an exception ends the run, as it belongs to no simulation.
+
+    Args:
+        function: `function(theta, keys) -> x` with θ (batch, dim), one random key for each row, and x (batch, ...). Row i may
+            use key i only. It must be a function that `jax.jit` takes.
+
+    Raises:
+        ScorefoldError: It is not a function.
+
+    Example:
+        >>> import jax, scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> @sf.Batched
+        ... def simulator(theta, keys):
+        ...     return theta + jax.vmap(lambda key: jax.random.normal(key, (3,)))(keys)
+        >>> sf.simulate(prior, simulator, budget=100).x.shape
+        (100, 1, 3)
     """
 
     function: Callable[[Thetas, Keys], Observations]

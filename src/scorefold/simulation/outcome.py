@@ -16,6 +16,10 @@ from scorefold import settings
 OK, RAISED, NOT_FINITE, SHAPE, TIMEOUT, CRASHED, MEMORY = range(7)
 STATUS = ("ok", "raised", "not finite", "wrong shape", "timed out", "crashed", "out of memory")
 """Names of the status codes, by code."""
+MISSING = len(STATUS)
+"""Where a status would be, this says that the simulation has not been made."""
+FAILURES_KEPT = 100
+"""Of so many failures, the first ones, it is kept what was wrong."""
 
 LARGEST = 1e37
 """Of an observation's numbers: beyond, differences of two overflow in single precision."""
@@ -46,8 +50,8 @@ class Block(NamedTuple):
     """(rows,) uint8"""
     seconds: np.ndarray
     """(rows,) float32"""
-    failure: tuple[int, str] | None
-    """Index and account of the first simulation that failed."""
+    failures: tuple[tuple[int, int, str], ...]
+    """Index, status and text of those that failed, the first FAILURES_KEPT of them."""
 
 
 def stream(seed: int, index: int) -> np.random.Generator:
@@ -92,13 +96,13 @@ def block(start: int, outcomes: list[Outcome], shape: tuple[int, ...]) -> Block:
     """Outcomes of consecutive simulations, in rows."""
     x = np.zeros((len(outcomes), *shape), np.float32)
     status = np.array([one.status for one in outcomes], np.uint8)
-    failure = None
+    failures: list[tuple[int, int, str]] = []
     for row, one in enumerate(outcomes):
         if one.x is not None and one.x.shape != shape:
             one = Outcome(SHAPE, None, one.seconds, wrong_shape(shape, one.x.shape))
             status[row] = SHAPE
         if one.x is not None:
             x[row] = one.x
-        elif failure is None:
-            failure = (start + row, f"{STATUS[one.status]}: {one.text}")
-    return Block(start, x, status, np.array([one.seconds for one in outcomes], np.float32), failure)
+        elif len(failures) < FAILURES_KEPT:
+            failures.append((start + row, one.status, one.text))
+    return Block(start, x, status, np.array([one.seconds for one in outcomes], np.float32), tuple(failures))

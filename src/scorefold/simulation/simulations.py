@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold.prior import Prior
-from scorefold.simulation.outcome import rounded
+from scorefold.simulation.calls import Calls
+from scorefold.simulation.failures import Failure, failures
+from scorefold.simulation.outcome import MISSING, OK
 
-LARGEST_BUDGET = 10**9
-"""Simulations are counted in 32 bits on the device, and their parameters planned in memory."""
 IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
 PIECE = 16 << 20
@@ -25,19 +25,26 @@ AROUND = 64 << 10
 IN_RAM = partial(np.zeros, dtype=np.float32)
 
 
-class Plan(NamedTuple):
-    """Which parameters to simulate, and which case each simulator call belongs to."""
-
-    theta: np.ndarray
-    """(cases, dim)"""
-    sizes: np.ndarray
-    """(cases,)"""
-    case: np.ndarray
-    """(calls,) the case of each simulator call"""
-
-
 class Simulations(NamedTuple):
-    """Simulated training cases, in memory or, of a large store, mapped from the disk."""
+    """Simulated training cases: what `sf.simulate` returns, `sf.Store` holds and `sf.fit` takes.
+
+    A case is one parameter draw with a set of 1 … m observations simulated from it. The arrays lie in memory or, of a large
+    store, are mapped from the disk. Simulations that failed are not among them; `failed` counts them and `failures` shows the
+    first 100, each with its `index`, `theta`, `status` and `text`.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.normal(size=3)
+        >>> sims = sf.simulate(prior, simulator, budget=200, set_size=2)
+        >>> sims.x.shape == (len(sims.theta), 2, 3)
+        True
+        >>> int(sims.sizes.sum())
+        200
+        >>> sims.shape, sims.failed, sims.failures
+        ((3,), 0, ())
+    """
 
     prior: Prior
     theta: np.ndarray
@@ -51,10 +58,12 @@ class Simulations(NamedTuple):
     budget: int
     """Simulator calls made, failed ones included."""
     failed: int
-    """Simulator calls that gave no finite observation; they are not in `x`."""
+    """Simulator calls that gave no observation; they are not in `x`."""
     seed: int
     origin: np.ndarray
     """(cases,) which parameter draw a case belongs to; several once large sets have been cut"""
+    failures: tuple[Failure, ...] = ()
+    """The first 100 of the calls that failed."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,40 +144,26 @@ def let_go(array: np.ndarray) -> None:
         pages.madvise(mmap.MADV_DONTNEED)
 
 
-def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Plan:
-    """A pure function of its arguments; a larger budget continues a smaller one."""
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
-    sizes = rng.integers(1, set_size + 1, size=budget)
-    ends = np.cumsum(sizes)
-    cases = int(np.searchsorted(ends, budget)) + 1
-    sizes = sizes[:cases]
-    sizes[-1] -= ends[cases - 1] - budget
-    return Plan(prior.sample(cases, seed), sizes, np.repeat(np.arange(cases), sizes))
-
-
-def gather(prior: Prior, planned: Plan, x: np.ndarray, set_size: int, seed: int) -> Simulations:
-    """Sets out of single observations (calls, *shape); calls whose observation is not finite are left out."""
-    single, good = rounded(x)
-    return gather_blocks(prior, planned, good, [(0, single)], x.shape[1:], set_size, seed)
-
-
-def gather_blocks(
+def gather(
     prior: Prior,
-    planned: Plan,
-    good: np.ndarray,
+    calls: Calls,
+    status: np.ndarray,
     blocks: Iterable[tuple[int, np.ndarray]],
     shape: tuple[int, ...],
-    set_size: int,
-    seed: int,
     allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM,
 ) -> Simulations:
-    """Sets out of blocks (first call, observations) that come one after the other; calls that are not good are left out."""
-    case = planned.case[good]
-    sizes = np.bincount(case, minlength=len(planned.theta))
+    """Sets out of blocks (first call, observations) that come one after the other.
+
+    Left out are calls whose status is not OK, and cases of which a call is missing.
+    """
+    status = _whole_cases(calls, status)
+    good = status == OK
+    case = calls.case[good]
+    sizes = np.bincount(case, minlength=len(calls.theta))
     some = sizes > 0
     new = np.cumsum(some) - 1
     ends = np.cumsum(sizes)
-    sets = allocate((int(some.sum()), set_size, *shape))
+    sets = allocate((int(some.sum()), calls.set_size, *shape))
     done = 0
     for start, x in blocks:
         kept = good[start : start + len(x)]
@@ -177,14 +172,26 @@ def gather_blocks(
         sets[new[own], place] = x[kept]
         let_go(sets)
         done += len(own)
+    made = int((status != MISSING).sum())
     return Simulations(
         prior,
-        planned.theta[some],
+        calls.theta[some],
         sets,
         sizes[some],
-        set_size,
-        len(planned.case),
-        int((~good).sum()),
-        seed,
-        np.arange(some.sum()),
+        calls.set_size,
+        budget=made,
+        failed=made - len(case),
+        seed=calls.seed,
+        origin=np.arange(some.sum()),
+        failures=failures(calls, status, {}),
     )
+
+
+def _whole_cases(calls: Calls, status: np.ndarray) -> np.ndarray:
+    """The status of each call, MISSING for all calls of a case of which one is missing."""
+    missing = status == MISSING
+    if not missing.any():
+        return status
+    lacking = np.zeros(len(calls.theta), bool)
+    lacking[calls.case[missing]] = True
+    return np.where(lacking[calls.case], np.uint8(MISSING), status)

@@ -107,4 +107,4 @@ def _train(task: Any, method: str, budget: int, n: int, seed: int, shown: bool) 
     from scorefold.simulation.simulate import simulate
 
     set_size = methods.usual_set_size(method, n)
-    return fit(simulate(task.prior, task.simulator, budget, set_size, seed, shown), method, seed, shown)
+    return fit(simulate(task.prior, task.simulator, budget, set_size, seed, progress=shown), method, seed, shown)

@@ -29,13 +29,12 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
 
     try:
         read = files.read(config)
-        prior, simulator = read.prior(), read.simulator()
+        prior, simulator, arguments = read.prior(), read.simulator(), read.arguments()
     except ScorefoldError as error:
         raise typer.BadParameter(str(error), param_hint="CONFIG") from None
-    settings = {key: value for key, value in read.simulate.items() if key != "store"}
     with aloud():
         try:
-            sims = run(prior, simulator, **settings, progress=True, store=read.store)
+            sims = run(prior, simulator, **arguments, progress=True)
         except KeyboardInterrupt:
             typer.echo(f"scorefold: stopped; what was finished is in {read.store}. Run it again to continue.", err=True)
             raise typer.Exit(1) from None

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.modes import Split, deepest_valley
 from scorefold.methods.refine.refined import RefinedPosterior, Round, draw_in_region
 from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, propose, step
@@ -37,6 +37,7 @@ from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction
 from scorefold.simulation.simulate import SMALLEST_BUDGET, simulate
 from scorefold.simulation.simulations import Simulations, split
+from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
 
 DRAWS = 1_000
@@ -51,9 +52,6 @@ WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
-RUNNING = ("executor", "workers", "timeout", "memory", "max_failures")
-"""Options of `simulate` that are passed on to it."""
-OPTIONS = ("proposal", "sims", "training", "progress", "store")
 SMALLEST_SHARE = 2 * SMALLEST_BUDGET
 STEPS = 1_000
 """Of training in a round: within a small region the base is nearly the truth."""
@@ -72,19 +70,17 @@ def refine(
     training: Training | None = None,
     progress: bool = False,
     store: str | os.PathLike[str] | None = None,
-    **running: Any,
+    workers: int | Workers | None = None,
 ) -> RefinedPosterior:
     """`budget` simulator calls: up to half of them in at most rounds - 1 rounds to locate the posterior, the others there.
 
     `sims` are the simulations that `start` was trained on, to be used again where they can be. With `store`, a folder, every
     round's simulations are kept in a store of their own there (round-1, round-2, …), and the same call made again after a kill
-    goes on where it was. What else `running` may hold (executor, workers, timeout, memory, max_failures) is in `simulate`.
+    goes on where it was. `workers` run the simulator, as in `simulate`.
     """
     x = start.checked(x_obs)
     _check(start, budget, rounds, seed, sims)
     stores = None if store is None else settings.folder(store)
-    if unknown := [name for name in running if name not in RUNNING]:
-        raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
     own = start.method.training
     short = replace(own, steps=min(STEPS, own.steps))
     set_size = start.ensemble.network.shape.largest_set
@@ -106,8 +102,9 @@ def refine(
         numbers = np.random.SeedSequence([seed, number]).generate_state(3)
         kept = None if stores is None else stores / f"round-{number}"
         fresh = simulate(
-            start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running
-        )
+            start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), store=kept, workers=workers,
+            progress=progress,
+        )  # fmt: skip
         left -= calls
         cases = pooled(fresh, [*known, *earlier], region, int(numbers[1]))
         if last:

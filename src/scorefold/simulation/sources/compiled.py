@@ -14,34 +14,37 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import SimulatorError
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.outcome import NOT_FINITE, OK, STATUS, Block, Outcome, not_finite, rounded
-from scorefold.simulation.sources.engine import LEAST, Gaps, Guard, Rows
+from scorefold.simulation.failures import Guard
+from scorefold.simulation.outcome import FAILURES_KEPT, NOT_FINITE, OK, Block, Outcome, not_finite, rounded
+from scorefold.simulation.sources.source import BLOCK_SECONDS, Gaps, Rows, Shape
 from scorefold.types import Array, new_key
 
 BATCH = 1_024
 BATCH_BYTES = 64 << 20
 
 
+_keys = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
+
+
 class Compiled:
     """The simulator, ready to run."""
 
-    def __init__(self, simulator: Batched, seed: int, dim: int):
-        root = new_key(int(seed))
-        self._keys: Callable[[Array], Array] = jax.jit(jax.vmap(lambda i: jax.random.fold_in(root, i)))
+    def __init__(self, simulator: Batched, seed: int):
+        self._root = new_key(seed)
         self._function = jax.jit(simulator.function)
-        self.dim = dim
 
-    def shape(self, theta: Rows, budget: int, guard: Guard) -> tuple[tuple[int, ...], list[Outcome]]:
+    def shape(self, theta: Rows, budget: int, guard: Guard) -> tuple[Shape, list[Outcome]]:
         """Of an observation, known before anything runs."""
-        keys = jax.eval_shape(self._keys, jax.ShapeDtypeStruct((BATCH,), jnp.int32))
+        dim = theta(0, 1).shape[1]
+        keys = jax.eval_shape(_keys, self._root, jax.ShapeDtypeStruct((BATCH,), jnp.int32))
         try:
-            x = jax.eval_shape(self._function, jax.ShapeDtypeStruct((BATCH, self.dim), jnp.float32), keys)
+            x = jax.eval_shape(self._function, jax.ShapeDtypeStruct((BATCH, dim), jnp.float32), keys)
         except Exception as error:
-            raise _failed((BATCH, self.dim), error) from error
-        checked(getattr(x, "shape", ()), BATCH)
+            raise _failed((BATCH, dim), error) from error
+        refuse_other_rows(getattr(x, "shape", ()), BATCH)
         return tuple(x.shape[1:]), []
 
-    def blocks(self, gaps: Gaps, theta: Rows, shape: tuple[int, ...]) -> Iterator[Block]:
+    def blocks(self, gaps: Gaps, theta: Rows, shape: Shape) -> Iterator[Block]:
         """All simulations in the gaps, batches put together to a second's worth."""
         fitting = max(1, BATCH_BYTES // (4 * max(1, int(np.prod(shape)))))
         batch = min(BATCH, 1 << (fitting.bit_length() - 1))
@@ -49,8 +52,13 @@ class Compiled:
             parts: list[Block] = []
             began = time.perf_counter()
             for first in range(start - start % batch, stop, batch):
-                parts.append(self._batch(first, batch, max(start, first), min(stop, first + batch), theta))
-                if time.perf_counter() - began > LEAST or first + batch >= stop:
+                try:
+                    parts.append(self._batch(first, batch, max(start, first), min(stop, first + batch), theta))
+                except KeyboardInterrupt:
+                    if parts:
+                        yield _together(parts)  # what is done is not lost
+                    raise
+                if time.perf_counter() - began > BLOCK_SECONDS or first + batch >= stop:
                     yield _together(parts)
                     parts, began = [], time.perf_counter()
 
@@ -60,19 +68,21 @@ class Compiled:
         padded = np.repeat(rows[:1], batch, axis=0)
         padded[start - first : stop - first] = rows
         began = time.perf_counter()
-        x = run_batch(self._function, padded, self._keys(jnp.arange(first, first + batch)))[start - first : stop - first]
+        keys = _keys(self._root, jnp.arange(first, first + batch))
+        x = run_batch(self._function, padded, keys)[start - first : stop - first]
         each = (time.perf_counter() - began) / batch
         single, good = rounded(x)
         single[~good] = 0
-        at = int(good.argmin())
-        failure = None if good.all() else (start + at, f"{STATUS[NOT_FINITE]}: {not_finite(x[at])}")
+        failed = np.flatnonzero(~good)[:FAILURES_KEPT].tolist()
         status = np.where(good, OK, NOT_FINITE).astype(np.uint8)
-        return Block(start, single, status, np.full(len(x), each, np.float32), failure)
+        failures = tuple((start + row, NOT_FINITE, not_finite(x[row])) for row in failed)
+        return Block(start, single, status, np.full(len(x), each, np.float32), failures)
 
 
 def _together(parts: list[Block]) -> Block:
     x, status, seconds = (np.concatenate([getattr(part, key) for part in parts]) for key in ("x", "status", "seconds"))
-    return Block(parts[0].start, x, status, seconds, next((part.failure for part in parts if part.failure), None))
+    failures = tuple(one for part in parts for one in part.failures)[:FAILURES_KEPT]
+    return Block(parts[0].start, x, status, seconds, failures)
 
 
 def run_batch(function: Callable[..., Array], theta: np.ndarray, keys: Array) -> np.ndarray:
@@ -81,11 +91,11 @@ def run_batch(function: Callable[..., Array], theta: np.ndarray, keys: Array) ->
         x = settings.numbers("observations", function(jnp.asarray(theta, jnp.float32), keys))
     except Exception as error:
         raise _failed(theta.shape, error) from error
-    checked(x.shape, len(theta))
+    refuse_other_rows(x.shape, len(theta))
     return x
 
 
-def checked(shape: tuple[int, ...], rows: int) -> None:
+def refuse_other_rows(shape: tuple[int, ...], rows: int) -> None:
     """Refuse what is not one observation per row."""
     if not shape or shape[0] != rows:
         raise SimulatorError(

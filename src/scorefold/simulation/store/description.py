@@ -15,7 +15,7 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
-from scorefold.simulation.simulations import LARGEST_BUDGET
+from scorefold.simulation.calls import LARGEST_BUDGET
 
 SCHEMA = 1
 SHARD_BYTES = 16 << 20

@@ -1,41 +1,46 @@
-"""Simulations in memory, for a run without a store: takes what a store takes and gives what a store gives."""
+"""A place in memory for the simulations of a run: takes what a store takes and gives what a store gives."""
 
 import numpy as np
 
 from scorefold.prior import Prior
-from scorefold.simulation.outcome import OK, STATUS, Block
-from scorefold.simulation.simulations import Plan, Simulations, gather_blocks
+from scorefold.simulation.calls import Calls
+from scorefold.simulation.outcome import MISSING, Block
+from scorefold.simulation.simulations import Simulations, gather
 
 
 class Memory:
-    """Rows for `budget` simulations."""
+    """Rows for all calls of a run, once the shape of an observation is known."""
 
-    def __init__(self, shape: tuple[int, ...], budget: int):
+    def __init__(self, calls: Calls, prior: Prior | None = None):
+        self.calls, self.prior = calls, prior
+        self.shape: tuple[int, ...] | None = None
+        self.x = np.zeros(0, np.float32)
+        """(calls, *shape), 0 where a simulation failed or is missing"""
+        self._status = np.full(calls.budget, MISSING, np.uint8)
+
+    def begin(self, shape: tuple[int, ...]) -> None:
+        """Observations have this shape."""
         self.shape = shape
-        self._x = np.zeros((budget, *shape), np.float32)
-        self._status = np.full(budget, len(STATUS), np.uint8)
+        self.x = np.zeros((self.calls.budget, *shape), np.float32)
 
-    def missing(self, stop: int) -> list[tuple[int, int]]:
+    def missing(self) -> list[tuple[int, int]]:
         """Ranges of simulations that are not there."""
-        gone = np.flatnonzero(np.diff(self._status[:stop] == len(STATUS), prepend=False, append=False))
-        return [(int(a), int(b)) for a, b in gone.reshape(-1, 2)]
+        edges = np.flatnonzero(np.diff(self._status == MISSING, prepend=False, append=False))
+        return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 
-    def add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
-        """Take in a block; θ and cases are in the plan anyway."""
+    def add(self, block: Block) -> None:
+        """Take in a block."""
         rows = slice(block.start, block.start + len(block.status))
-        self._x[rows], self._status[rows] = block.x, block.status
+        self.x[rows], self._status[rows] = block.x, block.status
 
-    def finish(self, stop: int) -> None:
+    def finish(self) -> None:
         """Nothing is left to do."""
 
-    def counts(self, stop: int) -> dict[str, int]:
-        """How many simulations have each status."""
-        return dict(zip(STATUS, np.bincount(self._status[:stop], minlength=len(STATUS)).tolist(), strict=True))
+    def statuses(self) -> np.ndarray:
+        """(calls,) what became of each, MISSING where it has not been made."""
+        return self._status
 
-    def first_failed(self, stop: int) -> int:
-        """The first simulation that is not ok; `stop` if all are."""
-        return next(iter(np.flatnonzero(self._status[:stop] != OK).tolist()), stop)
-
-    def simulations(self, prior: Prior, planned: Plan, set_size: int, seed: int) -> Simulations:
-        """The training cases."""
-        return gather_blocks(prior, planned, self._status == OK, [(0, self._x)], self.shape, set_size, seed)
+    def simulations(self) -> Simulations:
+        """The training cases of which all calls have been made, if the parameters are draws from a prior."""
+        assert self.prior is not None
+        return gather(self.prior, self.calls, self._status, [(0, self.x)], self.shape or ())

@@ -36,8 +36,9 @@ from scorefold.disk import durable
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
-from scorefold.simulation.outcome import OK, STATUS, Block
-from scorefold.simulation.simulations import IN_MEMORY, Plan, Simulations, gather_blocks, plan
+from scorefold.simulation.calls import Calls, plan
+from scorefold.simulation.outcome import STATUS, Block
+from scorefold.simulation.simulations import IN_MEMORY, Simulations, gather
 from scorefold.simulation.store import description, shard
 from scorefold.simulation.store.runtimes import Runtimes
 from scorefold.simulation.store.shard import Shard
@@ -47,7 +48,26 @@ MANY = 256
 
 
 class Store:
-    """An open store."""
+    """A folder of simulations, open: made by `sf.simulate(..., store=folder)`, looked into with `sf.Store.open(folder)`.
+
+    Use it to get at simulations without the script that made them. `simulations()` are the training cases, `counts()` says
+    how many have which status, `missing(stop)` which are not there, `runtimes(start, stop)` how long they took, and `read()`
+    goes through them as they lie on the disk. `prior`, `shape` (of an observation) and `about` (the description) are plain
+    attributes. Opening checks every file; damaged ones are moved to quarantine/ with a ScorefoldWarning.
+
+    Example:
+        >>> import tempfile, scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.normal(size=3)
+        >>> folder = tempfile.mkdtemp()
+        >>> sims = sf.simulate(prior, simulator, budget=100, store=folder, workers=0)
+        >>> again = sf.Store.open(folder).simulations()
+        >>> bool((again.x == sims.x).all())
+        True
+        >>> sf.Store.open(folder).counts()["ok"]
+        100
+    """
 
     def __init__(self, path: Path, about: dict[str, Any], prior: Prior):
         self.path, self.about, self.prior = path, about, prior
@@ -255,24 +275,24 @@ class Store:
 
     # What it is for
 
+    def statuses(self, stop: int | None = None) -> np.ndarray:
+        """(simulations,) what became of each of those that are there; the codes are places in `outcome.STATUS`."""
+        parts = [part["status"] for _, part in self.read(stop)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+
     def counts(self, stop: int | None = None) -> dict[str, int]:
         """How many simulations have each status."""
-        total = np.zeros(len(STATUS), int)
-        for _, part in self.read(stop):
-            total += np.bincount(part["status"], minlength=len(STATUS))
-        return dict(zip(STATUS, total.tolist(), strict=True))
-
-    def first_failed(self, stop: int) -> int:
-        """The first simulation that is not ok; `stop` if all are."""
-        failed = (start + np.flatnonzero(part["status"] != OK) for start, part in self.read(stop))
-        return next((int(some[0]) for some in failed if len(some)), stop)
+        return dict(zip(STATUS, np.bincount(self.statuses(stop), minlength=len(STATUS)).tolist(), strict=True))
 
     def runtimes(self, start: int, stop: int) -> np.ndarray:
         """Seconds of simulations start … stop-1; NaN where they were not kept."""
         return self._runtimes.read(start, stop)
 
-    def simulations(self, stop: int | None = None, planned: Plan | None = None) -> Simulations:
-        """The first `stop` simulations as training cases; mapped from disk where they are large."""
+    def simulations(self, stop: int | None = None) -> Simulations:
+        """The first `stop` simulations (all by default) as training cases; mapped from disk where they are large.
+
+        Raises a ScorefoldError if some of them are missing: run the same simulation on the store again to make them.
+        """
         end = self.stop()
         stop = end if stop is None else settings.count("stop, the number of simulations", stop, 1)
         gaps = [*self.missing(min(stop, end)), *([(end, stop)] if stop > end else [])]
@@ -284,17 +304,18 @@ class Store:
             )
         if stop == 0:
             raise ScorefoldError(f"expected simulations in the store {self.path}; it is empty")
-        seed, set_size = self.about["seed"], self.about["set_size"]
-        planned = planned or plan(self.prior, stop, set_size, seed)
-        good = np.concatenate([part["status"] == OK for _, part in self.read(stop)])
+        return self.gather(plan(self.prior, stop, self.about["set_size"], self.about["seed"]), self.statuses(stop))
+
+    def gather(self, calls: Calls, status: np.ndarray) -> Simulations:
+        """The simulations of these calls, which are all there and have this status, as training cases."""
 
         def allocate(shape: tuple[int, ...]) -> np.ndarray:
             if 4 * int(np.prod(shape)) <= IN_MEMORY:
                 return np.zeros(shape, np.float32)
             return self._mapped(shape)
 
-        blocks = ((start, part["x"]) for start, part in self.read(stop))
-        return gather_blocks(self.prior, planned, good, blocks, self.shape, set_size, seed, allocate)
+        blocks = ((start, part["x"]) for start, part in self.read(calls.budget))
+        return gather(self.prior, calls, status, blocks, self.shape, allocate)
 
     def _mapped(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array of zeros in a file beside the shards that has no name any more, and ends when nobody maps it."""

@@ -1,0 +1,70 @@
+"""A store as the place for the simulations of a run: what is there is refused or continued, what is new is kept at once."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scorefold.prior import Prior
+from scorefold.simulation.calls import Calls
+from scorefold.simulation.outcome import Block
+from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.store import description
+from scorefold.simulation.store.fingerprint import fingerprint
+from scorefold.simulation.store.store import Store
+
+
+class Folder:
+    """The store at a path, once the shape of an observation is known; what cannot end well is refused before anything runs."""
+
+    def __init__(self, path: Path, prior: Prior, simulator: Callable[..., Any], calls: Calls):
+        self.path, self.prior, self.simulator, self.calls = path, prior, simulator, calls
+        self.shape: tuple[int, ...] | None = None
+        self._store: Store | None = None
+        self._status = np.zeros(0, np.uint8)
+        description.refuse_other(path)
+        self._about(())
+        if Store.exists(path):
+            there = description.read(path)
+            shape = tuple(there["shape"])
+            description.refuse_difference(path, there, self._about(shape))
+            self.shape = shape
+
+    def _about(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        version = import_module(__name__.split(".")[0]).__version__
+        simulator = fingerprint(self.simulator)
+        return description.describe(self.prior, simulator, self.calls.seed, self.calls.set_size, shape, version)
+
+    def begin(self, shape: tuple[int, ...]) -> None:
+        """Observations have this shape: open the store, or make it."""
+        self.shape, self._store = shape, Store.create(self.path, self.prior, self._about(shape))
+
+    @property
+    def store(self) -> Store:
+        """The store, after `begin`."""
+        assert self._store is not None
+        return self._store
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Ranges of simulations that are not there."""
+        return self.store.missing(self.calls.budget) if self._store else [(0, self.calls.budget)]
+
+    def add(self, block: Block) -> None:
+        """Keep a block."""
+        start, stop = block.start, block.start + len(block.status)
+        self.store.add(block, self.calls.rows(start, stop), self.calls.case[start:stop])
+
+    def finish(self) -> None:
+        """The last look: what other writers have left, merged and swept."""
+        self.store.finish(self.calls.budget)
+        self._status = self.store.statuses(self.calls.budget)
+
+    def statuses(self) -> np.ndarray:
+        """(calls,) what became of each, after `finish`."""
+        return self._status
+
+    def simulations(self) -> Simulations:
+        """The training cases, after `finish`; mapped from disk where they are large."""
+        return self.store.gather(self.calls, self._status)
