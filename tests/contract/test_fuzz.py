@@ -212,10 +212,12 @@ def _how(draw):
     """An odd wish."""
     if draw(st.booleans()):
         return {}
-    name = draw(st.sampled_from(["store", "executor", "workers", "timeout", "memory", "max_failures"]))
-    here = {"workers": 0} if name in ("store", "max_failures") else {}
+    name = draw(st.sampled_from(["store", "workers", "executor", "count", "timeout", "memory", "max_failures"]))
     odd = GARBAGE.filter(lambda v: not isinstance(v, int | float | str | np.number))  # no folders, processes or waiting
-    return {**here, name: draw(odd | st.sampled_from([-1, -0.5, np.nan, np.inf, True, "", "\0"]))}
+    value = draw(odd | st.sampled_from([-1, -0.5, np.nan, np.inf, True, "", "\0"]))
+    if name == "store":
+        return {"workers": 0, "store": value}
+    return {"workers": value if name == "workers" else sf.Workers(**{name: value})}
 
 
 def open_store(tiny, draw):

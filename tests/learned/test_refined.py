@@ -117,8 +117,8 @@ def test_truncated_proposals_in_sets(start):
 
 
 def test_failed_simulations_are_counted(start):
-    with pytest.warns(ScorefoldWarning, match="gave NaN or infinity"):
-        refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1)
+    with pytest.warns(ScorefoldWarning, match="simulations failed .* not finite"):
+        refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1, workers=sf.Workers(max_failures=0.3))
     failed = sum(one.failed for one in refined.rounds)
     assert 120 < failed < 280  # 200 ± 13 are expected
     assert sum(one.simulations for one in refined.rounds) == 2_000
@@ -269,7 +269,7 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
     draws = [p.sample(X, 100, seed=1).theta for p in (alone, kept, again)]
     np.testing.assert_array_equal(draws[0], draws[1])
     np.testing.assert_array_equal(draws[1], draws[2])
-    with pytest.raises(ScorefoldError, match="has no option 'worker'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'worker'"):
         run(worker=2)
 
 

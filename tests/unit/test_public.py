@@ -8,10 +8,10 @@ import pytest
 
 import scorefold as sf
 
-SIMULATE_KEYWORDS = ["store", "executor", "workers", "timeout", "memory", "max_failures"]
 SIGNATURES = {
     "Prior": ["distribution", "names"],
-    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "progress", *SIMULATE_KEYWORDS],
+    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress"],
+    "Workers": ["count", "timeout", "memory", "executor", "max_failures"],
     "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "best_so_far"],
 }
 

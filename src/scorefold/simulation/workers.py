@@ -46,10 +46,10 @@ class Workers:
     """
 
     count: int | None = None
-    timeout: float | None = None
-    memory: float | None = None
+    timeout: int | float | None = None
+    memory: int | float | None = None
     executor: Executor | None = None
-    max_failures: float = MAX_FAILURES
+    max_failures: int | float = MAX_FAILURES
 
     def __post_init__(self) -> None:
         if self.count is not None and (not settings.fits(self.count, int) or self.count < 0):

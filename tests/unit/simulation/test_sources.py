@@ -4,16 +4,21 @@ import numpy as np
 import pytest
 
 from scorefold.errors import SimulatorError
-from scorefold.simulation.outcome import NOT_FINITE, OK, RAISED, SHAPE, Block, Outcome, block
-from scorefold.simulation.sources import engine
-from scorefold.simulation.sources.engine import Guard, InProcess, Isolated, LocalPool, probed_shape
+from scorefold.simulation.failures import Guard
+from scorefold.simulation.outcome import FAILURES_KEPT, NOT_FINITE, OK, RAISED, SHAPE, TIMEOUT, Block, Outcome, block
+from scorefold.simulation.sources import here, isolated
+from scorefold.simulation.sources.here import InProcess
+from scorefold.simulation.sources.isolated import Isolated, Pace
+from scorefold.simulation.sources.pool import LocalPool
+from scorefold.simulation.sources.source import probed_shape
+from scorefold.simulation.workers import Workers
 
 # Tasks
 
 
 def cut(gaps, seconds, workers):
     """Spans of the gaps where every simulation takes so many seconds, and what was known is learned at once."""
-    pace = engine._Pace(gaps, lambda: workers)
+    pace = Pace(gaps, lambda: workers)
     spans = []
     for start, stop in pace.spans():
         spans.append((start, stop))
@@ -30,7 +35,7 @@ def test_tasks_cover_the_gaps_and_last_one_to_thirty_seconds(seconds, workers):
     ends = {stop for _, stop in gaps}
     for start, stop in spans[1:]:
         assert (stop - start) * (seconds + 1e-4) <= 30 or stop - start == 1
-        assert (stop - start) * (seconds + 1e-4) >= 0.8 or stop in ends or stop - start == engine.MOST_ROWS
+        assert (stop - start) * (seconds + 1e-4) >= 0.8 or stop in ends or stop - start == isolated.ROWS_IN_TASK
 
 
 def test_the_first_task_is_one_simulation_as_nothing_is_known():
@@ -54,7 +59,7 @@ def test_towards_the_end_every_worker_gets_a_share():
 )
 @pytest.mark.usefixtures("unchecked")
 def test_how_many_workers_there_are(executor, workers, size):
-    assert Isolated(b"", 0, executor, workers, None, None).size() == size
+    assert Isolated(b"", 0, executor, Workers(workers)).size() == size
 
 
 # Giving up
@@ -62,8 +67,14 @@ def test_how_many_workers_there_are(executor, workers, size):
 
 def seen(failed, total, start=0):
     status = np.where(np.arange(total) < failed, RAISED, OK).astype(np.uint8)
-    failure = (start, "raised: …") if failed else None
-    return Block(start, np.zeros((total, 1), np.float32), status, np.zeros(total, np.float32), failure)
+    failures = tuple((start + row, RAISED, "…") for row in range(failed))[:FAILURES_KEPT]
+    return Block(start, np.zeros((total, 1), np.float32), status, np.zeros(total, np.float32), failures)
+
+
+def codes(**counts):
+    """Statuses, so many of each."""
+    known = {"ok": OK, "raised": RAISED, "timed_out": TIMEOUT}
+    return np.repeat([known[name] for name in counts], list(counts.values()))
 
 
 @pytest.mark.parametrize(
@@ -98,21 +109,23 @@ def test_a_bearable_simulator_is_not_given_up_by_chance():
         guard = Guard(0.5, str)
         for _ in range(50):
             guard.see(seen(int(rng.binomial(20, 0.4)), 20))
-        guard.finish(guard.counts, int)
+        guard.finish(codes(raised=guard.failed, ok=guard.done - guard.failed))
 
 
 def test_at_the_end_the_fraction_counts():
     guard = Guard(0.5, str)
     guard.see(seen(6, 10))
     with pytest.raises(SimulatorError, match=r"got 6 of 10: 6 raised.*\n.*simulation 0, θ = 0, raised: …"):
-        guard.finish(guard.counts, int)
+        guard.finish(codes(raised=6, ok=4))
 
 
 def test_at_the_end_failures_of_earlier_runs_count_too():
     guard = Guard(0.5, str)
-    guard.finish({"ok": 5, "raised": 5}, int)
-    with pytest.raises(SimulatorError, match=r"got 6 of 10: 5 raised, 1 timed out.*\n.*simulation 7, θ = 7, in an earlier run"):
-        guard.finish({"ok": 4, "raised": 5, "timed out": 1}, lambda: 7)
+    guard.finish(codes(ok=5, raised=5))
+    guard = Guard(0.5, str)
+    earlier = r"got 6 of 10: 5 raised, 1 timed out.*\n.*simulation 4, θ = 4, timed out: in an earlier run"
+    with pytest.raises(SimulatorError, match=earlier):
+        guard.finish(codes(ok=4, timed_out=1, raised=5))
 
 
 def test_the_first_failure_is_the_one_with_the_lowest_number():
@@ -120,6 +133,21 @@ def test_the_first_failure_is_the_one_with_the_lowest_number():
     for start in (40, 20, 60):
         guard.see(seen(1, 10, start))
     assert "simulation 20, θ = <20>, raised: …" in str(guard.error())
+
+
+def test_what_was_wrong_is_kept_of_the_first_hundred():
+    guard = Guard(1.0, str)
+    for start in (300, 0, 150):
+        guard.see(seen(60, 150, start))
+    assert sorted(guard.texts) == [*range(60), *range(150, 190)]
+
+
+def test_one_sentence_says_how_many_failed_how_and_shows_the_first():
+    guard = Guard(1.0, lambda index: f"<{index}>")
+    guard.see(block(4, [Outcome(RAISED, None, 0.0, "Traceback …\n  f()\nValueError: no.\n"), *outcomes((2,), None)], (2,)))
+    assert guard.sentence("and were left out") == (
+        "2 of 3 simulations failed (2 raised) and were left out. The first was simulation 4, θ = <4>, raised: ValueError: no."
+    )
 
 
 # Shapes
@@ -155,6 +183,8 @@ def test_where_all_fail_the_next_are_asked():
     assert shape == ()
     assert len(first) == 16
     assert guard.failed == 15
+    shape, first, guard = probe(*[None] * 22, (), None)
+    assert (shape, len(first)) == ((), 24)
     with pytest.raises(SimulatorError, match="24 of 24: 24 raised"):
         probe(*[None] * 24)
 
@@ -163,11 +193,12 @@ def test_a_block_has_zeros_where_a_simulation_failed():
     made = block(5, [*outcomes((2,), None, (3,)), Outcome(NOT_FINITE, None, 0.5, "NaN")], (2,))
     np.testing.assert_array_equal(made.x, [[1, 1], [0, 0], [0, 0], [0, 0]])
     assert made.status.tolist() == [OK, RAISED, SHAPE, NOT_FINITE]
-    assert made.failure == (6, "raised: no")
+    assert [(index, status) for index, status, _ in made.failures] == [(6, RAISED), (7, SHAPE), (8, NOT_FINITE)]
+    assert [text for _, _, text in made.failures][::2] == ["no", "NaN"]
 
 
 def test_in_process_blocks_are_a_seconds_worth(monkeypatch):
-    monkeypatch.setattr(engine, "LEAST", -1.0)
+    monkeypatch.setattr(here, "BLOCK_SECONDS", -1.0)
     source = InProcess(lambda theta, rng: theta, 0)
     rows = np.arange(10.0)[:, None]
     blocks = list(source.blocks([(2, 4), (7, 10)], lambda a, b: rows[a:b], (1,)))

@@ -16,8 +16,9 @@ from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
+from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import NOT_FINITE, OK, STATUS, Block
-from scorefold.simulation.simulations import gather, plan
+from scorefold.simulation.simulations import gather
 from scorefold.simulation.store import description
 from scorefold.simulation.store import store as module
 from scorefold.simulation.store.store import Store
@@ -47,7 +48,7 @@ def create(path):
 def block(start, stop):
     status = np.where(BAD[start:stop], NOT_FINITE, OK).astype(np.uint8)
     x = np.where(BAD[start:stop, None], np.float32(0), X[start:stop])
-    return Block(start, x, status, np.arange(start, stop, dtype=np.float32), None)
+    return Block(start, x, status, np.arange(start, stop, dtype=np.float32), ())
 
 
 PLANNED = plan(PRIOR, 1000, 2, 5)
@@ -182,8 +183,8 @@ def test_many_small_shards_are_merged_early(tmp_path):
 
 def test_cases_are_those_of_memory(tmp_path, monkeypatch):
     store = filled(tmp_path)
-    planned = plan(PRIOR, 100, 2, 5)
-    wanted = gather(PRIOR, planned, np.where(BAD[:100, None], np.nan, X[:100]), 2, 5)
+    status = np.where(BAD[:100], NOT_FINITE, OK)
+    wanted = gather(PRIOR, plan(PRIOR, 100, 2, 5), status, [(0, X[:100])], SHAPE)
     for limit in (module.IN_MEMORY, 0):
         monkeypatch.setattr(module, "IN_MEMORY", limit)
         sims = store.simulations()
@@ -192,6 +193,8 @@ def test_cases_are_those_of_memory(tmp_path, monkeypatch):
             np.testing.assert_array_equal(getattr(sims, field), getattr(wanted, field))
         assert (sims.budget, sims.failed, sims.seed, sims.set_size) == (100, BAD[:100].sum(), 5, 2)
         assert sims.prior == PRIOR
+        assert [one.index for one in sims.failures] == np.flatnonzero(BAD[:100]).tolist()
+        assert {(one.status, one.text) for one in sims.failures} == {("not finite", "in an earlier run, which said how")}
     assert store.counts()["not finite"] == BAD[:100].sum()
     assert sum(store.counts().values()) == 100
     assert not list((tmp_path / "tmp").iterdir())

@@ -13,16 +13,16 @@ import pytest
 
 from scorefold.errors import ScorefoldError, SimulatorError
 from scorefold.simulation.outcome import CRASHED, MEMORY, NOT_FINITE, OK, RAISED, SHAPE, TIMEOUT, Outcome, evaluate
-from scorefold.simulation.simulate import _pickled
 from scorefold.simulation.sources import worker as module
 from scorefold.simulation.sources.child import decode, encode
+from scorefold.simulation.sources.isolated import pickled
 from scorefold.simulation.sources.worker import Task, Worker, run_task, stop_own_child
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 
 
 def task(simulator, rows=THETA, shape=None, timeout=None, memory=None, seed=3, start=40):
-    return Task(_pickled(simulator), seed, start, rows, shape, timeout, memory)
+    return Task(pickled(simulator), seed, start, rows, shape, timeout, memory)
 
 
 def run(simulator, **wishes):
@@ -216,13 +216,13 @@ def test_a_simulator_that_cannot_be_loaded_stops_the_run():
 def test_a_simulator_that_cannot_be_sent_is_refused():
     lock = threading.Lock()
     with pytest.raises(SimulatorError, match=r"cannot be pickled .*workers=0"):
-        _pickled(lambda theta, rng: lock)
+        pickled(lambda theta, rng: lock)
 
 
 DRIVER = """
 import os, sys, time
 import numpy as np
-from scorefold.simulation.worker import Task, Worker
+from scorefold.simulation.sources.worker import Task, Worker
 import cloudpickle
 
 def stuck(theta, rng):

@@ -1,0 +1,103 @@
+"""Data sets for given parameters: the same whoever runs the simulator, and NaN where it failed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plain_simulators
+import pytest
+
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.outcome import stream
+from scorefold.simulation.replicate import replicate
+from scorefold.simulation.workers import Workers
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+THETA = np.random.default_rng(0).normal(size=(40, 2))
+
+
+def echo(theta, rng):
+    return np.append(theta, rng.normal())
+
+
+@Batched
+def batched_echo(theta, keys):
+    return jnp.column_stack([theta, jax.vmap(jax.random.normal)(keys)])
+
+
+def fails_at(*indices):
+    """A simulator whose calls of these numbers, in this process, raise."""
+    calls = iter(range(10**6))
+
+    def simulator(theta, rng):
+        if next(calls) in indices:
+            raise ZeroDivisionError("no susceptibles left")
+        return np.append(theta, rng.normal())
+
+    return simulator
+
+
+@pytest.mark.parametrize("simulator", [echo, batched_echo])
+def test_every_row_has_its_observations(simulator):
+    x = replicate(THETA, simulator, 5, seed=3)
+    assert x.shape == (40, 5, 3)
+    np.testing.assert_allclose(x[..., :2], np.repeat(THETA[:, None], 5, axis=1), rtol=1e-6)
+    assert len(np.unique(x[..., 2])) == 200
+
+
+def test_a_stream_belongs_to_its_place():
+    x = replicate(THETA, echo, 5, seed=3)
+    for row, j in ((0, 0), (7, 4), (39, 1)):
+        assert x[row, j, 2] == np.float32(stream(3, 5 * row + j).normal())
+
+
+def test_workers_give_the_same():
+    alone, together = (replicate(THETA, plain_simulators.echo, 5, 3, workers=workers) for workers in (None, 2))
+    np.testing.assert_array_equal(alone, together)
+
+
+def test_failures_are_nan_and_counted_once():
+    message = (
+        r"^2 of 200 simulations failed \(2 raised\) and are NaN\. The first was simulation 21, θ = \[.*\], raised: ZeroDiv"
+    )
+    with pytest.warns(ScorefoldWarning, match=message) as caught:
+        x = replicate(THETA, fails_at(21, 199), 5, seed=3)
+    assert len(caught) == 1
+    bad = np.isnan(x).all(axis=2)
+    assert np.argwhere(bad).tolist() == [[4, 1], [39, 4]]
+    np.testing.assert_array_equal(x[~bad], replicate(THETA, echo, 5, seed=3)[~bad])
+
+
+def test_too_many_failures_are_refused():
+    often = range(0, 200, 5)
+    with pytest.raises(SimulatorError, match=r"(?s)fraction 0\.1 \(max_failures\).*got 40 of 200.*simulation 0, θ = \["):
+        replicate(THETA, fails_at(*often), 5, seed=3)
+    with pytest.warns(ScorefoldWarning, match="40 of 200"):
+        replicate(THETA, fails_at(*often), 5, seed=3, workers=Workers(max_failures=0.2))
+
+
+def test_an_interrupt_says_how_far_it_was():
+    def stopped(theta, rng):
+        if np.array_equal(theta, THETA[20]):
+            raise KeyboardInterrupt
+        return theta
+
+    with pytest.raises(Interrupted, match="after 100 of 200 simulations"):
+        replicate(THETA, stopped, 5, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"simulator": 3}, r"expected a simulator\(theta, rng\) -> x that can be called; got int"),
+        ({"n": 0}, "expected n to be a whole number ≥ 1"),
+        ({"seed": -1}, "expected seed to be a whole number ≥ 0"),
+        ({"workers": -1}, "workers to be a whole number ≥ 0"),
+        ({"workers": 2, "simulator": batched_echo}, "got them with a batched simulator"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_arguments_are_refused(wrong, message):
+    with pytest.raises(ScorefoldError, match=message):
+        replicate(**{"theta": THETA, "simulator": echo, "n": 2, "seed": 0, **wrong})
