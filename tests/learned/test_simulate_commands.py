@@ -158,8 +158,9 @@ DOCS = Path(__file__).parents[2] / "docs" / "simulating.md"
 
 
 def test_the_documented_run_runs(tmp_path):
-    blocks = dict(re.findall(r"```(python|toml)\n(.*?)```", DOCS.read_text().split("## Clusters")[0], flags=re.DOTALL))
-    (tmp_path / "my_model.py").write_text(blocks["python"].replace("10_000", "200").replace("workers=4", "workers=1"))
+    found = re.findall(r"```(python|toml)\n(.*?)```", DOCS.read_text().split("## Clusters")[0], flags=re.DOTALL)
+    blocks = dict(reversed(found))  # the first of each
+    (tmp_path / "my_model.py").write_text(blocks["python"].replace("10_000", "200").replace("Workers(4", "Workers(1"))
     (tmp_path / "run.toml").write_text(blocks["toml"].replace("10_000", "250").replace("workers = 4", "workers = 1"))
     own = {**os.environ, "PYTHONPATH": str(Path(scorefold.__file__).parent.parent)}
     command = "import sys; sys.argv = ['scorefold', 'simulate', 'run.toml']; from scorefold.app.cli import main; main()"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import scorefold as sf
 from scorefold.diagnostics.diagnose import FITTED, LIKELIHOOD
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -79,7 +79,7 @@ def test_a_batched_simulator_gives_data_sets_of_its_own():
     batched = sf.Batched(jax.vmap(lambda theta, key: theta + jax.random.normal(key, (2,))))
     found = sf.diagnose(Analytic(), batched, n=4, sims=30, draws=30, seed=0)
     assert found.truth.shape == (30, 2)
-    trained_on = sf.simulate(Looped.prior, batched, 100, seed=0).theta
+    trained_on = sf.simulate(Analytic.prior, batched, 100, seed=0).theta
     assert not set(found.truth[:, 0]) & set(trained_on[:, 0])
 
 
@@ -87,7 +87,9 @@ def test_what_fails_is_left_out_and_reported():
     def fails(theta, rng):
         return simulator(theta, rng) if theta[0] < 1.5 else np.full(2, np.nan)
 
-    found = sf.diagnose(Analytic("diverges"), fails, n=2, sims=100, draws=30, seed=5)
+    with pytest.warns(ScorefoldWarning, match=r"^18 of 200 simulations failed \(18 not finite\) and are NaN") as caught:
+        found = sf.diagnose(Analytic("diverges"), fails, n=2, sims=100, draws=30, seed=5)
+    assert len(caught) == 1
     assert found.failed > 0
     assert found.diverged > 0
     assert len(found.truth) == 100 - found.failed - found.diverged
@@ -138,7 +140,7 @@ def test_an_observed_data_set_like_no_other():
         ({"posterior": "gaussian"}, "expected the posterior that sf.fit returns"),
         ({"simulator": 3}, "expected a simulator"),
         ({"simulator": lambda theta, rng: np.zeros(3)}, "expected the simulator trained on, with observations \\(2,\\)"),
-        ({"simulator": lambda theta, rng: np.full(2, np.nan)}, "gave finite observations; got 0 of 30"),
+        ({"simulator": lambda theta, rng: np.full(2, np.nan)}, "max_failures.* got 20 of 20: 20 not finite"),
         ({"n": 0}, "expected n to be"),
         ({"sims": 10}, "expected sims to be a whole number ≥ 20"),
         ({"draws": 10}, "expected draws to be"),

@@ -7,7 +7,7 @@ import pytest
 from baseline import PRIOR, SIMULATOR, exact, misses, observed
 
 import scorefold as sf
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError, UntrustworthyDraws
 from scorefold.methods.smc_abc import Population, _proposals
 
 
@@ -63,6 +63,32 @@ def test_the_seed_decides_and_a_plain_simulator_works():
         draws = sf.smc_abc(PRIOR, plain, np.array([[1.0]]), 2_000)
     assert abs(draws.theta[:, 0].mean() - 0.8) < 0.2
     assert exact(x)[1].shape == (2,)
+
+
+def test_failed_simulations_are_far_away_and_counted_once():
+    failed = []
+
+    def fails(share):
+        def simulator(theta, rng):
+            if rng.uniform() < share:
+                failed.append(theta)
+                raise ArithmeticError
+            return theta[:1] + rng.standard_normal(1) * 0.5
+
+        return simulator
+
+    x = np.array([[1.0]])
+    with pytest.warns(ScorefoldWarning) as caught:
+        draws = sf.smc_abc(PRIOR, fails(0.02), x, 600)
+    said = [str(one.message) for one in caught if one.category is ScorefoldWarning]
+    assert len(said) == 1
+    assert len(failed) > 5
+    assert said[0].startswith(f"{len(failed)} of 600 simulations failed; their data sets were counted as unlike")
+    assert np.isfinite(draws.theta).all()
+    with pytest.raises(SimulatorError, match=r"fraction 0\.1 \(max_failures\)"):
+        sf.smc_abc(PRIOR, fails(0.3), x, 600)
+    with pytest.warns(ScorefoldWarning):
+        sf.smc_abc(PRIOR, fails(0.3), x, 600, workers=sf.Workers(max_failures=0.6))
 
 
 @pytest.mark.full
