@@ -25,7 +25,7 @@ from scorefold.simulation.store import store as store_module
 from scorefold.simulation.store.store import Store
 
 isolated.TASK_SECONDS, isolated.SHORTEST_TASK = 0.05, 0.02
-description.MOST_ROWS, store_module.MANY = 256, 16
+description.MOST_ROWS, store_module.SMALL_SHARDS = 256, 16
 
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 

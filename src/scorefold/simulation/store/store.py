@@ -43,7 +43,7 @@ from scorefold.simulation.store import description, shard
 from scorefold.simulation.store.runtimes import Runtimes
 from scorefold.simulation.store.shard import Shard
 
-MANY = 256
+SMALL_SHARDS = 256
 """So many small shards of one range are merged before it is complete."""
 
 
@@ -223,7 +223,7 @@ class Store:
             self._commit(at, part)
             number = at // self.rows
             there = len(self._shards[number])
-            if there >= MANY or (there > 1 and self._complete(number, (number + 1) * self.rows)):
+            if there >= SMALL_SHARDS or (there > 1 and self._complete(number, (number + 1) * self.rows)):
                 self.merge(number)
             at = stop
 
