@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 MEMBERS = 2
 GRID = levels("log-snr", 50)
-PROGRAMS = ("_start", "_round", "_validate")
+PROGRAMS = ("_untrained", "_round", "_validate")
 
 
 def held_out(origin, members, seed):
