@@ -18,7 +18,7 @@ from scorefold.methods.method import Method
 from scorefold.methods.refine.refine import refine
 from scorefold.noise import Level, levels
 from scorefold.posterior import rule_and_sampler as pairing
-from scorefold.posterior.composed import ComposedPosterior, tilt_of
+from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective
@@ -103,8 +103,7 @@ class NPSE(Method):
                 correction = fit_correction(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
                 ensemble = replace(ensemble, correction=correction)
             table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
-            ensemble = replace(ensemble, tilt=tilt_of(one.prior))
-            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set))
         return trained
 
     def refine(self, start: ComposedPosterior, *args: Any, **how: Any) -> Posterior:

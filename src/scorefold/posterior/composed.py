@@ -1,7 +1,7 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,14 +14,12 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.gauss import positive
 from scorefold.compose.sets import SetScores
-from scorefold.disk import strict
-from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import Level, levels
-from scorefold.posterior import saved as written
 from scorefold.posterior.draws import Drawn
-from scorefold.posterior.posterior import Frame, Posterior
+from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.rule_and_sampler import pair
+from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
@@ -75,44 +73,27 @@ class ComposedPosterior(Posterior):
     table: PartitionTable
     """Which sets do best for n observations."""
     shape: tuple[int, ...]
+    largest_set: int
+    """Observations in the largest set that it was trained on."""
+    made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
     kind: ClassVar[str] = "composed"
-
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """The largest set, history and table; the ensemble's arrays by their path."""
-        config = {
-            "largest_set": int(self.ensemble.network.shape.largest_set),
-            "history": written.history(self.history),
-            "partition": written.table(self.table),
-        }
-        return config, written.arrays_of(self.ensemble)
+    networks: ClassVar[tuple[str, ...]] = ("ensemble",)
 
     @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """The arrays of an ensemble of these sizes."""
-        strict.keys(config, ("largest_set", "history", "partition"), "what was trained")
-        written.read_history(config["history"])
-        written.read_table(config["partition"], cls._largest_set(frame, config))
-        return written.specs(cls._skeleton(frame, config))
+    def blank(cls, about: About) -> tuple[ScoreEnsemble]:
+        """The ensemble that the settings mean."""
+        method, members = about.method, about.method.training.members
+        shape = method.network_shape(about.dim, about.has_density, about.shape, about.size("largest_set"))
+        about.fits(fewest_numbers(shape, members), f"{members} networks of width {shape.width}")
+        return (skeleton(shape, members, len(knots_of(method.T)) if method.correction else None),)
 
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "ComposedPosterior":
-        """The posterior again."""
-        ensemble = written.filled(cls._skeleton(frame, config), arrays)
-        table = written.read_table(config["partition"], cls._largest_set(frame, config))
-        return cls(prior, frame.method, ensemble, written.read_history(config["history"]), table, frame.shape)
-
-    @staticmethod
-    def _largest_set(frame: Frame, config: Mapping[str, Any]) -> int:
-        return strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
-
-    @classmethod
-    def _skeleton(cls, frame: Frame, config: Mapping[str, Any]) -> ScoreEnsemble:
-        method, members = frame.method, frame.method.training.members
-        shape = method.network_shape(frame.dim, frame.has_density, frame.shape, cls._largest_set(frame, config))
-        written.fits(fewest_numbers(shape, members), frame.numbers, f"{members} networks of width {shape.width}")
-        return skeleton(shape, members, len(knots_of(method.T)) if method.correction else None)
+    def fault(self) -> str:
+        """Sets larger than trained, or none at all."""
+        sizes = [choice.set_size for choice in self.table.values()]
+        good = all(n == choice.n for n, choice in self.table.items()) and max(sizes, default=1) <= self.largest_set
+        return "" if good else f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
 
     def draw(
         self,
@@ -132,11 +113,11 @@ class ComposedPosterior(Posterior):
         if how.pilots:
             precision, cut_down = _pilots(self.ensemble, *padded, self._grid(ProbabilityFlow()), key, how.pilots)
             projected = float(cut_down) / count
-        cloud = cloud_size(draws, self.prior.dim)
+        cloud, tilt = cloud_size(draws, self.prior.dim), tilt_of(self.prior)
         u, infos = [], []
         for index in range(-(-draws // cloud)):
             one, info = _draw(
-                self.ensemble, *padded, precision, self._grid(how.sampler), jax.random.fold_in(key, index), how.rule,
+                self.ensemble, tilt, *padded, precision, self._grid(how.sampler), jax.random.fold_in(key, index), how.rule,
                 how.sampler, cloud,
             )  # fmt: skip
             u.append(np.asarray(one, np.float64))
@@ -168,7 +149,7 @@ class ComposedPosterior(Posterior):
         """
         padded, how = self._arrange(x, seeds, rule, sampler, set_size)
         keys = draw_keys(seeds)
-        cloud = cloud_size(draws, self.prior.dim)
+        cloud, tilt = cloud_size(draws, self.prior.dim), tilt_of(self.prior)
         room = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
         together = max(1, room // cloud)
         grid, pilot_grid = self._grid(how.sampler), self._grid(ProbabilityFlow())
@@ -181,7 +162,7 @@ class ComposedPosterior(Posterior):
             precision = _pilots_many(self.ensemble, *some, pilot_grid, keys[rows], how.pilots) if how.pilots else None
             for index in range(-(-draws // cloud)):
                 one, good, bad = _draw_many(
-                    self.ensemble, *some, precision, grid, keys[rows], jnp.asarray(index), how.rule, how.sampler, cloud
+                    self.ensemble, tilt, *some, precision, grid, keys[rows], jnp.asarray(index), how.rule, how.sampler, cloud
                 )
                 count = real.stop - start
                 u[real, index * cloud : (index + 1) * cloud] = one[:count]
@@ -201,7 +182,7 @@ class ComposedPosterior(Posterior):
         shape = self.ensemble.network.shape
         size, why = self.choose_set_size(x.shape[1], set_size)
         rngs = [np.random.default_rng(seed) for seed in seeds]
-        cuts = [partition(one, size, shape.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
+        cuts = [partition(one, size, self.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
         sizes = cuts[0][1]  # the same for every data set of n observations
         count = len(sizes)
         how = Composition(
@@ -218,7 +199,7 @@ class ComposedPosterior(Posterior):
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
-        largest = self.ensemble.network.shape.largest_set
+        largest = self.largest_set
         asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
         known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
         if not known and (asked is None or not 1 <= asked <= largest):
@@ -269,8 +250,8 @@ def tilt_of(prior: Prior) -> Tilt | None:
 
 @eqx.filter_jit
 def _draw(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, key: Key,
-    rule: Rule, sampler: Sampler, cloud: int,
+    ensemble: ScoreEnsemble, tilt: Tilt | None, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level,
+    key: Key, rule: Rule, sampler: Sampler, cloud: int,
 ) -> tuple[Cloud, Info]:  # fmt: skip
     """One cloud, compiled once per bucket of sets and cloud size."""
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
@@ -278,15 +259,15 @@ def _draw(
         if precision is not None:
             sets = sets.with_precision(precision)
         score = rule.score(sets)
-        if ensemble.tilt is not None:
-            score = ensemble.tilt.score(score)
+        if tilt is not None:
+            score = tilt.score(score)
         key_start, key_run = jax.random.split(key)
         u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
         if isinstance(sampler, Metropolis):
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
             log_density = rule.log_density(sets)
-            if ensemble.tilt is not None:
-                log_density = ensemble.tilt.log_density(log_density)
+            if tilt is not None:
+                log_density = tilt.log_density(log_density)
             return sampler(score, grid, u, key_run, count, log_density)
         return sampler(score, grid, u, key_run, count)
 
@@ -307,14 +288,14 @@ def _single_scores(
 
 @eqx.filter_jit
 def _draw_many(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, keys: Array,
-    index: Array, rule: Rule, sampler: Sampler, cloud: int,
+    ensemble: ScoreEnsemble, tilt: Tilt | None, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level,
+    keys: Array, index: Array, rule: Rule, sampler: Sampler, cloud: int,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """One cloud for each data set; draws, converged and diverged."""
 
     def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
         key = jax.random.fold_in(key, index)
-        u, info = _draw(ensemble, x, sizes, count, precision, grid, key, rule, sampler, cloud)
+        u, info = _draw(ensemble, tilt, x, sizes, count, precision, grid, key, rule, sampler, cloud)
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(x, precision, keys)

@@ -6,8 +6,8 @@ A posterior is a frozen dataclass, and the annotations of its fields say what it
     float                        a number; null where it is not finite, and NaN when it comes back
     tuple, dict                  a list; an object, or a list of pairs where the keys are numbers
     NamedTuple, dataclass        an object with the same keys; where there are several to choose from, with its name as "is"
-    Float[np.ndarray, "a b"]     its dotted path ("history.train"), by which it is found among the arrays; an axis has one length
-                                 wherever it is named, "dim" that of the prior, "x" that of an observation
+    Float[np.ndarray, "a b"]     its dotted path ("history.train"), by which it is found among the arrays; an axis has one
+                                 length wherever it is named, "dim" that of the prior, "x" that of an observation
     Prior                        as `prior/codec.py` describes it, with its vectors and matrices as arrays
     Any                          settings, as `settings.py` describes them
     another posterior            the same once more, its arrays with its path in front
@@ -63,6 +63,10 @@ class About(NamedTuple):
     numbers: int
     """In the file, of all arrays together."""
 
+    def size(self, name: str) -> int:
+        """One of the counts that cannot be 0, nor larger than the file."""
+        return strict.whole(self.counts[name], name, 1, self.numbers)
+
     def fits(self, fewest: int, what: str) -> None:
         """Refuse what cannot be in the file before it is built."""
         if fewest > self.numbers:
@@ -105,23 +109,22 @@ def _write_fields(value: Any, path: str, arrays: Arrays) -> dict[str, Any]:
     networks = getattr(value, "networks", ())
     description = {
         name: _write(getattr(value, name), hint, path + name, arrays)
-        for name, hint in _hints(type(value)).items()
+        for name, hint in _hints_of(value).items()
         if name not in networks
     }
     if networks:
         trees = (getattr(value, name) for name in networks)
         for name, tree, like in zip(networks, trees, value.blank(_about(value)), strict=True):
-            own = arrays_of(tree, f"{path}{name}.")
-            if {key: (array.shape, array.dtype) for key, array in own.items()} != {
-                key: spec[:2] for key, spec in specs_of(like, f"{path}{name}.").items()
-            }:
-                raise ScorefoldError(f"expected the {name} that {value.method!r:.200} means; got another, which cannot be saved")
-            arrays.update(own)
+            if specs_of(tree) != specs_of(like):
+                raise ScorefoldError(
+                    f"expected the {name} that {value.method!r:.200} trains; got another, which cannot be saved"
+                )
+            arrays.update(arrays_of(tree, f"{path}{name}."))
     return description
 
 
 def _about(posterior: Any) -> About:
-    counts = {name: getattr(posterior, name) for name, hint in _hints(type(posterior)).items() if hint is int}
+    counts = {name: getattr(posterior, name) for name, hint in _hints_of(posterior).items() if hint is int}
     prior = posterior.prior
     return About(posterior.method, prior.dim, prior.has_density, posterior.shape, counts, LARGEST_COUNT)
 
@@ -233,7 +236,7 @@ def _read(value: Any, hint: Any, path: str, reading: _Reading) -> Make:
     if get_origin(own) is tuple:
         return _tuple(value, get_args(own), path, reading)
     if get_origin(own) is dict:
-        return _dict(value, *get_args(own), path, reading)
+        return _dict(value, get_args(own), path, reading)
     if own in PLAIN:
         plain = PLAIN[own](value, path)
         return lambda arrays: plain
@@ -269,7 +272,8 @@ def _tuple(value: Any, inside: tuple[Any, ...], path: str, reading: _Reading) ->
     return lambda arrays: tuple(make(arrays) for make in makes)
 
 
-def _dict(value: Any, key: Any, inside: Any, path: str, reading: _Reading) -> Make:
+def _dict(value: Any, inside: tuple[Any, ...], path: str, reading: _Reading) -> Make:
+    key, own = inside
     if key is str:
         if not isinstance(value, dict):
             raise ModelError(f"expected {path} to be an object; got {value!r:.60}")
@@ -283,7 +287,7 @@ def _dict(value: Any, key: Any, inside: Any, path: str, reading: _Reading) -> Ma
     keys = [PLAIN[key](one, f"a key of {path}") for one, _ in pairs]
     if len(set(keys)) != len(keys):
         raise ModelError(f"expected each key of {path} once")
-    makes = [_read(one, inside, f"{path}.{name!r:.40}", reading) for name, (_, one) in zip(keys, pairs, strict=True)]
+    makes = [_read(one, own, f"{path}.{name!r:.40}", reading) for name, (_, one) in zip(keys, pairs, strict=True)]
     return lambda arrays: {name: make(arrays) for name, make in zip(keys, makes, strict=True)}
 
 
@@ -318,6 +322,11 @@ def _hints(kind: Any) -> dict[str, Any]:
     """Of the fields, in their order."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hints[name] for name in (getattr(kind, "_fields", None) or [field.name for field in fields(kind)])}
+
+
+def _hints_of(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    return _hints(kind)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:

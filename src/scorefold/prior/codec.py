@@ -7,10 +7,11 @@
     arrays(prior)   → {} or, for a prior from draws, {"draws": (count, dim)}
 
 `restore` gives back the prior with the same maps, bit for bit. For priors of many parameters, whose matrices would make long
-JSON, `parts` keeps all vectors and matrices apart, by their dotted path (`proposal.root`), and `from_parts` puts them back. None
-of this trusts what it reads: every key must be there and no other, numbers
-are finite (the words "inf" and "-inf" stand only where a bound may be missing), and a distribution is one of LAWS, so that no
-description can name anything else of SciPy's or be slow to take up.
+JSON, `parts` keeps all vectors and matrices apart, by their dotted path (`proposal.root`), and `from_parts` puts them back.
+
+Nothing that is read is trusted: every key must be there and no other, numbers are finite (the words "inf" and "-inf" stand
+only where a bound may be missing), and a distribution is one of LAWS, so that no description can name anything else of SciPy's
+or be slow to take up.
 """
 
 from collections.abc import Mapping
@@ -108,7 +109,9 @@ def size(description: Any) -> tuple[int, bool]:
 def shapes(description: Any) -> dict[str, tuple[int, ...]]:
     """Which arrays belong to a description from `parts`; the draws of a prior from draws may be missing all the same."""
     kind, dim = _kind_and_dim(description)
-    found = {DRAWS: (_draw_count(description.get("count")), dim)} if kind == "draws" else {}
+    found: dict[str, tuple[int, ...]] = {}
+    if kind == "draws":
+        found[DRAWS] = (_draw_count(description.get("count")), dim)
     for prefix, section in _sections(description):
         found |= {prefix + name: (dim,) * axes for name, axes in LARGE.get(section["kind"], {}).items()}
     return found
@@ -169,7 +172,8 @@ def check(description: Any) -> str:
     if kind == "proposal":
         check_proposal(description["proposal"], dim)
         own = description["prior"]
-        if not isinstance(own, Mapping) or check({**own, "names": description["names"]}) not in ("marginals", "multivariate normal"):
+        own_kind = check({**own, "names": description["names"]}) if isinstance(own, Mapping) else ""
+        if own_kind not in ("marginals", "multivariate normal"):
             raise _unreadable("the prior of a proposal should be one with a known density")
         return kind
     _numbers("mean", description["mean"], (dim,))
@@ -197,7 +201,11 @@ PROPOSALS: dict[str, dict[str, int]] = {
     "truncated": {"axes": 2, "low": 1, "high": 1},
 }
 """How many axes of length dim each array of a proposal has."""
-LARGE: dict[str, dict[str, int]] = {"multivariate normal": {"mean": 1, "cov": 2}, "draws": {"mean": 1, "factor": 2}, **PROPOSALS}
+LARGE: dict[str, dict[str, int]] = {
+    "multivariate normal": {"mean": 1, "cov": 2},
+    "draws": {"mean": 1, "factor": 2},
+    **PROPOSALS,
+}
 """The same for everything that `parts` keeps apart."""
 DRAWS = "draws"
 

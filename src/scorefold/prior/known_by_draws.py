@@ -59,8 +59,8 @@ class Whitened:
         """The draws, or an error that says where they are."""
         if self.rows is None:
             raise ScorefoldError(
-                f"expected the draws that this prior was made from; got only their number, {self.count}, as it comes from a file "
-                "without them. Make the prior again with Prior.from_draws."
+                f"expected the draws that this prior was made from; got only their number, {self.count}: the file that it "
+                "comes from is without them. Make the prior again with Prior.from_draws."
             )
         return self.rows
 

@@ -1,7 +1,7 @@
 """Training that survives: its whole state in a folder, now and then and when it is asked to stop.
 
     FOLDER/lock                  held while training runs
-    FOLDER/round-000012/         config.json and weights.safetensors, as models have them (`disk/model.py`)
+    FOLDER/round-000012/         config.json and weights.safetensors, as models have them (`disk/folder.py`)
 
 The state after round i is everything that round i + 1 depends on besides the simulations: the order of the data and all noise
 of a round are a pure function of (seed, round), so training that goes on from a checkpoint ends with the same bits as one that

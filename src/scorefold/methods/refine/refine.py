@@ -87,7 +87,7 @@ def refine(
         raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
     own = start.method.training
     short = replace(own, steps=min(STEPS, own.steps))
-    set_size = start.ensemble.network.shape.largest_set
+    set_size = start.largest_set
     known = [] if sims is None else [(whole(start.prior.dim), split(sims, set_size))]
     earlier: list[tuple[Proposal, Simulations]] = []
     state, local, left = _start(start, x, seed), start, budget
@@ -137,9 +137,7 @@ def refine(
             state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
         if not settled:
             region = None
-    refined = _refined(start, local, summaries, x, done)
-    object.__setattr__(refined, "made", _made(start.made, seed, done))
-    return refined
+    return _refined(start, local, summaries, x, done, _made(start.made, seed, done))
 
 
 def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
@@ -151,7 +149,12 @@ def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
 
 
 def _refined(
-    start: ComposedPosterior, local: ComposedPosterior, summaries: Summaries | None, x: np.ndarray, done: list[Round]
+    start: ComposedPosterior,
+    local: ComposedPosterior,
+    summaries: Summaries | None,
+    x: np.ndarray,
+    done: list[Round],
+    made: Made | None,
 ) -> RefinedPosterior:
     """The last round, or what there was before if that does not count."""
     last = done[-1]
@@ -165,7 +168,7 @@ def _refined(
         )
     agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
     kept, joined = (start, None) if last.lost_mode else (local, summaries)
-    return RefinedPosterior(start.prior, kept.method, kept.history, start.shape, kept, joined, len(x), tuple(done), agreed)
+    return RefinedPosterior(start.prior, start.shape, kept, joined, len(x), tuple(done), agreed, made)
 
 
 def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:
