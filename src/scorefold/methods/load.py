@@ -97,17 +97,16 @@ def _restore(description: Any, kinds: tuple[type[Method], ...], embedding: Calla
 
 def check_can_be_saved(method: Method) -> None:
     """Refuse settings that could not be written down after training; a method of the user's own is their affair."""
-    if type(method) not in SETTINGS.values():
+    if not isinstance(method, tuple(SETTINGS.values())):
         return
     functions = {"embedding": getattr(method, "embedding", None)}
-    for name, value in vars(method).items():
+    for name, value in {**vars(method), "method": method}.items():
         try:
             same = settings.restore(settings.describe(value), SETTINGS, functions, name) == value
         except ScorefoldError:
             same = False
         if not same:
             raise ScorefoldError(
-                f"expected settings that can be saved with what is trained; got {value!r:.80} as {name} of "
-                f"{type(method).__name__}, which is not one of scorefold's own. A rule or a sampler of your own goes to "
-                "posterior.sample(…, rule=…, sampler=…)."
+                f"expected settings of scorefold's own classes, which can be saved with what is trained; got {value!r:.80} as "
+                f"the {name} of {type(method).__name__}. Use one of scorefold's, without a subclass."
             )

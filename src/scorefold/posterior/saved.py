@@ -101,7 +101,7 @@ def parts(posterior: Any) -> tuple[dict[str, Any], Arrays]:
     if not is_dataclass(posterior) or not getattr(posterior, "kind", ""):
         raise ScorefoldError(f"a posterior of {type(posterior).__name__} cannot be saved: it is no dataclass with a kind")
     arrays: Arrays = {}
-    return _write_fields(posterior, "", arrays), arrays
+    return _write_fields(_without_fault(posterior, "the posterior"), "", arrays), arrays
 
 
 def _write_fields(value: Any, path: str, arrays: Arrays) -> dict[str, Any]:
@@ -116,9 +116,7 @@ def _write_fields(value: Any, path: str, arrays: Arrays) -> dict[str, Any]:
         trees = (getattr(value, name) for name in networks)
         for name, tree, like in zip(networks, trees, value.blank(_about(value)), strict=True):
             if specs_of(tree) != specs_of(like):
-                raise ScorefoldError(
-                    f"expected the {name} that {value.method!r:.200} trains; got another, which cannot be saved"
-                )
+                raise ScorefoldError(f"expected {name} as {value.method!r:.200} trains it; got another, which cannot be saved")
             arrays.update(arrays_of(tree, f"{path}{name}."))
     return description
 
@@ -206,7 +204,7 @@ def _put_together(kind: Any, makes: Mapping[str, Make], where: str) -> Make:
 def _without_fault(value: Any, where: str) -> Any:
     fault = value.fault() if hasattr(value, "fault") else ""
     if fault:
-        raise ModelError(f"expected {where} as it was saved; {fault}")
+        raise ModelError(f"expected {where} with numbers that belong together; {fault}")
     return value
 
 

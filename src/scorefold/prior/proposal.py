@@ -203,4 +203,4 @@ def _log_normal(u: Values) -> np.ndarray | np.float64:
 
 
 def _within(*arrays: np.ndarray) -> bool:
-    return max(np.abs(array).max() for array in arrays) <= LARGEST_NUMBER
+    return all(bool(np.abs(array).max() <= LARGEST_NUMBER) for array in arrays)
