@@ -33,6 +33,7 @@ from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.posterior import FORMAT, Made
 from scorefold.posterior.saved import About
+from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
 from scorefold.score.correction import Correction
 from scorefold.score.ensemble import fewest_numbers
@@ -192,7 +193,7 @@ def test_large_models(tmp_path):
     """1,000 parameters, 100,000 rounds of training and 20 of refinement: the configuration stays small."""
     dim, rng = 1_000, np.random.default_rng(0)
     slope = rng.normal(size=(dim, dim)) / np.sqrt(dim)
-    prior = sf.Prior(stats.multivariate_normal(np.zeros(dim), np.eye(dim) + slope @ slope.T))
+    prior = sf.Prior(Gaussian(np.zeros(dim), np.eye(dim) + slope @ slope.T))
     method = sf.NPSE(base=False, correction=False, **SMALL)
     regions = [
         GaussianProposal(rng.normal(size=dim), 0.1 * np.eye(dim) + 1e-3 * (slope + slope.T) / (i + 1)) for i in range(20)

@@ -92,12 +92,12 @@ def _gaussian(description: Mapping[str, Any]) -> Gaussian:
 
 def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The description without vectors and matrices, and these, all of float64, by their dotted path; the draws with them."""
-    description = describe(prior)
-    given = arrays(prior)
+    description, given = prior.describe(), {}
     for prefix, section in _sections(description):
         for name in LARGE.get(section["kind"], ()):
             given[prefix + name] = np.array(section.pop(name), np.float64)
-    return description, given
+    check(_put_back(description, given))
+    return description, {**given, **arrays(prior)}
 
 
 def size(description: Any) -> tuple[int, bool]:
@@ -120,6 +120,11 @@ def shapes(description: Any) -> dict[str, tuple[int, ...]]:
 def from_parts(description: Any, arrays: Mapping[str, np.ndarray]) -> Prior:
     """The prior that gave these parts."""
     _kind_and_dim(description)
+    return restore(_put_back(description, arrays), {name: array for name, array in arrays.items() if name == DRAWS})
+
+
+def _put_back(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The description with its vectors and matrices, as arrays."""
     whole: dict[str, Any] = {}
     for prefix, section in _sections(description):
         large = LARGE.get(section["kind"], {})
@@ -127,7 +132,7 @@ def from_parts(description: Any, arrays: Mapping[str, np.ndarray]) -> Prior:
             raise _unreadable(f"{', '.join(sorted(twice))} should be among the arrays")
         own = {**section, **{name: arrays[prefix + name] for name in large}}
         whole = {**whole, prefix.removesuffix("."): own} if prefix else own
-    return restore(whole, {name: array for name, array in arrays.items() if name == DRAWS})
+    return whole
 
 
 def _sections(description: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -273,8 +278,8 @@ def _number(what: str, value: Any, infinite: bool) -> float:
 
 
 def _rows(rows: Any) -> np.ndarray:
-    if not isinstance(rows, np.ndarray) or rows.dtype != np.float64 or not np.isfinite(rows).all():
-        raise _unreadable("the draws should be finite numbers of type float64")
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype != np.float64 or not np.isfinite(rows).all():
+        raise _unreadable("the draws should be finite numbers of type float64, one draw a row")
     return rows
 
 
