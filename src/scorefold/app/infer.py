@@ -106,7 +106,7 @@ def infer(settings: Settings, console: Console) -> Result:
     return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds, fewer, fewer_references)
 
 
-def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings, how: dict[str, str]) -> list[Draws]:
+def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings, how: dict[str, Any]) -> list[Draws]:
     """Draws given 1 of the observations and, of many, given √n; a refined posterior is for all of them alone."""
     counts = [] if settings.rounds or settings.n == 1 else [1, round(settings.n**0.5)] if settings.n >= SEVERAL else [1]
     found = []

@@ -25,12 +25,13 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations
+from scorefold.train.checkpoint import Checkpoint
 from scorefold.types import Float, Int
 
 SUMMARIES = ("moments", "regression")
@@ -76,7 +77,9 @@ class ABC(Method):
         if not 0 < self.accept <= 1 or self.summary not in SUMMARIES:
             raise ScorefoldError(f"expected 0 < accept ≤ 1 and summary {' or '.join(SUMMARIES)}; got {self}")
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["AbcPosterior"]:
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list["AbcPosterior"]:
         """There is nothing to train: the simulations are kept."""
         return [self._train(one) for one in sims]
 
@@ -115,7 +118,7 @@ class AbcPosterior(Posterior):
         good = len(self.sizes) > 0 and self.sizes.min() >= 1 and self.sizes.max() <= self.x.shape[1]
         return "" if good else f"there should be sets, of 1 to {self.x.shape[1]} observations"
 
-    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> Drawn:
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Compare, keep, adjust, pick."""
         n, large = len(x), self.sizes >= len(x)
         if large.sum() < 2 * FEWEST:

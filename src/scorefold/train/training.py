@@ -12,6 +12,8 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.types import MAY_BE_NAN, Float, Int
 
 STEPS_A_ROUND = 50
+MOST_UNSEEN = 20_000
+"""Cases that validation looks at."""
 MOST, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 

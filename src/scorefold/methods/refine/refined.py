@@ -12,16 +12,17 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.region import Fit, fit_of
 from scorefold.methods.refine.score_summaries import Summaries
-from scorefold.posterior.composed import ComposedPosterior, Composition, tilt_of
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.composed import ComposedPosterior, Composition
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.prior import Prior
-from scorefold.prior.proposal import Proposal, whole
-from scorefold.sample import Info
+from scorefold.prior.proposal import GaussianProposal, Proposal, whole
+from scorefold.sample import Info, Sampler
 from scorefold.train.training import History
 
 
@@ -122,10 +123,16 @@ class RefinedPosterior(Posterior):
         joined = local.shape == (math.prod(self.shape) + dim,) and start.shape == self.shape and start.prior == self.prior
         return "" if joined and region is not None else "a start, its region and their observations should belong together"
 
-    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], **how: Any) -> Drawn:
+    def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "RefinedPosterior":
+        """As `Posterior.using` says."""
+        local = self.local.using(rule=rule, sampler=sampler)
+        assert isinstance(local, ComposedPosterior)
+        return replace(self, method=local.method, local=local)
+
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As before; draws outside the region are not to be trusted, and it says so."""
         seen = x if self.summaries is None else self.summaries.join(x)
-        drawn, fit = draw_in_region(self.local, seen, draws, seed, how)
+        drawn, fit = draw_in_region(self.local, seen, draws, seed, options)
         last = self.rounds[-1]
         if fit.missed:
             warnings.warn(
@@ -152,17 +159,17 @@ class RefinedPosterior(Posterior):
 
 
 def draw_in_region(
-    local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]
+    local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS
 ) -> tuple[Drawn, Fit]:
     """Draws of u, and how they lie in the region."""
     proposal = local.prior.proposal or whole(local.prior.dim)
-    if tilt_of(local.prior) is not None:
-        sampler = how.get("sampler") or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
+    if isinstance(proposal, GaussianProposal) and local.prior.proposal is not None:
+        sampler = options.sampler or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
         if get_sampler(sampler).reverses:
             raise ScorefoldError(
                 f"expected a Langevin sampler for a posterior refined with Gaussian proposals; got {sampler!r}, which "
                 "reverses a diffusion, and the tilted score is not that of one. Use 'self-tuned', or proposal='truncated'."
             )
-        how = {**how, "sampler": sampler}
-    drawn = local.draw(x, draws, seed, **how)
+        options = options._replace(sampler=sampler)
+    drawn = local.draw(x, draws, seed, options)
     return drawn._replace(u=proposal.from_w(drawn.u)), fit_of(drawn.u, proposal)
