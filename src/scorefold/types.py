@@ -17,6 +17,8 @@ Cloud = Float[Array, "draws dim"]
 Observation = Float[Array, "x"]
 Key = PRNGKeyArray
 Count = int | Int[Array, ""]  # may be traced
+MAY_BE_NAN = "may be NaN"
+"""Annotated[Float[np.ndarray, "…"], MAY_BE_NAN]: numbers that need not be finite, in files either."""
 
 
 def new_key(seed: int) -> Key:
@@ -41,6 +43,6 @@ def draw_keys(seeds: Sequence[tuple[int, int]]) -> Array:
 
 
 __all__ = [
-    "Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "draw_key", "draw_keys",
-    "new_key",
+    "MAY_BE_NAN", "Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "draw_key",
+    "draw_keys", "new_key",
 ]  # fmt: skip

@@ -1,17 +1,15 @@
 """Refinement from end to end, with tiny networks on tasks that are quick to simulate."""
 
-import json
 import shutil
 import warnings
 
-import hostile_folders
 import numpy as np
 import pytest
 from scipy import stats
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
@@ -208,45 +206,6 @@ def test_on_disk_it_draws_the_same_bits_and_keeps_its_rounds(start, refined, sum
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
 
 
-def _set(*path):
-    def change(config, value):
-        for key in path[:-1]:
-            config = config[key]
-        config[path[-1]] = value
-
-    return change
-
-
-@pytest.mark.parametrize(
-    ("change", "value"),
-    [
-        (_set("trained", "rounds"), []),
-        (_set("trained", "rounds", 0, "locating"), 1),
-        (_set("trained", "rounds", 0, "proposal", "root"), [[0.0, 0.0], [0.0, 0.0]]),
-        (_set("trained", "region", "mean"), [0.0]),
-        (_set("trained", "region", "mean"), [1e308, 0.0]),
-        (_set("trained", "region", "kind"), "box"),
-        (_set("trained", "observations"), 0),
-        (_set("trained", "agreed"), "yes"),
-        (_set("trained", "local"), {}),
-        (_set("trained", "summaries"), None),
-        (_set("trained", "summaries"), {}),
-        (_set("trained", "region"), None),
-        (_set("trained", "summaries", "members"), 2),
-        (_set("trained", "summaries", "members"), 0),
-        (_set("trained", "summaries", "start"), []),
-        (_set("kind"), "composed"),
-    ],
-)
-def test_a_changed_folder_is_refused(summarised, tmp_path, change, value):
-    folder = summarised.save(tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text())
-    change(config, value)
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="cannot be loaded"):
-        sf.load(folder)
-
-
 def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
     calls = tmp_path / "calls"  # in a file: a list would be a part of the simulator, which the store knows
 
@@ -271,11 +230,6 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
     np.testing.assert_array_equal(draws[1], draws[2])
     with pytest.raises(TypeError, match="unexpected keyword argument 'worker'"):
         run(worker=2)
-
-
-@pytest.mark.parametrize("kind", ["refined", "summarised"])
-def test_mutated_folders(kind, request, tmp_path):
-    hostile_folders.assert_harmless(request.getfixturevalue(kind).save(tmp_path / "model"), 1_000)
 
 
 @pytest.mark.full

@@ -105,7 +105,7 @@ def text_changed(content, rng):
     if rng.integers(3) == 0:
         begin = text.find('"', start)
         end = text.find(",\n", begin)
-        line = text[begin : end + 1] if 0 < begin < end else '"version": 1,'
+        line = text[begin : end + 1] if 0 < begin < end else '"version": 2,'
         return text.replace("{", "{" + line, 1).encode()
     return (text[: colon + 2] + odd[rng.integers(len(odd))] + text[text.find("\n", colon) :]).encode()
 

@@ -1,10 +1,12 @@
-"""Models on disk: what is saved comes back bit for bit, and what was changed is refused."""
+"""Models on disk, of every method: what is saved comes back bit for bit, and what was changed is refused."""
 
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -22,14 +24,19 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold import tasks
+from scorefold.disk import durable
 from scorefold.disk import folder as model
-from scorefold.disk import whole_folder as commit
 from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods import load as artifact
-from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import FORMAT
-from scorefold.score.ensemble import fewest_numbers, skeleton
-from scorefold.score.fit_correction import knots_of
+from scorefold.methods.load import POSTERIORS, SETTINGS
+from scorefold.methods.refine.refined import RefinedPosterior, Round
+from scorefold.methods.refine.region import Fit
+from scorefold.methods.refine.score_summaries import Summaries
+from scorefold.posterior.posterior import FORMAT, Made
+from scorefold.posterior.saved import About
+from scorefold.prior.multivariate_normal import Gaussian
+from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
+from scorefold.score.correction import Correction
+from scorefold.score.ensemble import fewest_numbers
 from scorefold.score.set_size import Choice
 from scorefold.train.training import History
 
@@ -46,78 +53,161 @@ def own_embedding(shape, key):
     return eqx.nn.MLP(shape[0], 3, 4, 1, key=key)
 
 
+SMALL = {"width": 4, "depth": 1, "training": SHORT}
+
 # (method, prior, shape of an observation, largest set)
+SCORES = {
+    "f-npse": (sf.NPSE(set_size=1, **SMALL), MARGINALS, (2,), 1),
+    "pf-npse": (sf.NPSE(**SMALL), MARGINALS, (2,), 3),
+    "npse": (sf.NPSE(composes=False, **SMALL), MARGINALS, (2,), 3),
+    "conservative": (
+        sf.NPSE(conservative=True, sampler=sf.samplers.Metropolis(levels=3, last=3), **SMALL), MARGINALS, (2,), 1,
+    ),
+    "without base and correction": (
+        sf.NPSE(base=False, correction=False, schedule="cosine", T=50, **SMALL), MARGINALS, (2,), 1,
+    ),
+    "rule and sampler": (sf.NPSE(rule=sf.rules.Damped(batch=7), sampler="langevin", **SMALL), MARGINALS, (2,), 1),
+    "convolution": (sf.NPSE(embedding="convolution", **SMALL), MARGINALS, (12,), 1),
+    "configured convolution": (
+        sf.NPSE(embedding=sf.embeddings.Convolution(channels=(2, 3), out=4), **SMALL), MARGINALS, (5, 2), 2,
+    ),
+    "attention": (sf.NPSE(embedding=sf.embeddings.Attention(width=8, heads=2, layers=1), **SMALL), MARGINALS, (4, 2), 1),
+    "own embedding": (sf.NPSE(embedding=own_embedding, **SMALL), MARGINALS, (3,), 1),
+    "multivariate normal": (sf.NPSE(**SMALL), NORMAL, (2,), 1),
+    "prior from draws": (sf.NPSE(**SMALL), DRAWS, (2,), 2),
+    "scalar observations": (sf.NPSE(**SMALL), MARGINALS, (), 2),
+}  # fmt: skip
 CASES = {
-    "f-npse": (sf.NPSE(set_size=1), MARGINALS, (2,), 1),
-    "pf-npse": (sf.NPSE(), MARGINALS, (2,), 3),
-    "npse": (sf.NPSE(composes=False), MARGINALS, (2,), 3),
-    "conservative": (sf.NPSE(conservative=True, sampler=sf.samplers.Metropolis(levels=3, last=3)), MARGINALS, (2,), 1),
-    "without base and control": (sf.NPSE(base=False, correction=False, schedule="cosine", T=50), MARGINALS, (2,), 1),
-    "rule and sampler": (sf.NPSE(rule=sf.rules.Damped(batch=7), sampler="langevin"), MARGINALS, (2,), 1),
-    "convolution": (sf.NPSE(embedding="convolution"), MARGINALS, (12,), 1),
-    "configured convolution": (sf.NPSE(embedding=sf.embeddings.Convolution(channels=(2, 3), out=4)), MARGINALS, (5, 2), 2),
-    "attention": (sf.NPSE(embedding=sf.embeddings.Attention(width=8, heads=2, layers=1)), MARGINALS, (4, 2), 1),
-    "own embedding": (sf.NPSE(embedding=own_embedding), MARGINALS, (3,), 1),
-    "multivariate normal": (sf.NPSE(), NORMAL, (2,), 1),
-    "prior from draws": (sf.NPSE(), DRAWS, (2,), 2),
-    "scalar observations": (sf.NPSE(), MARGINALS, (), 2),
-}
+    **SCORES,
+    "npe": (sf.NPE(layers=2, **SMALL), MARGINALS, (2,), 3),
+    "npe, splines, no base": (sf.NPE(flow="spline", layers=2, base=False, **SMALL), MARGINALS, (), 3),
+    "npe, convolution": (
+        sf.NPE(layers=1, embedding=sf.embeddings.Convolution(channels=(2,), out=3), **SMALL), MARGINALS, (8,), 3,
+    ),
+    "nle": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
+    "abc": (sf.ABC(), MARGINALS, (2,), 3),
+}  # fmt: skip
+REFINED = ("refined", "refined with summaries")
+HISTORY = History(
+    np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
+)
+MADE = Made(3, 2**70, 400, 7, {"jax": "1", "é": "2"})
 
 
-def untrained(case, width=4, members=2):
+def untrained(case):
     """A posterior of random numbers, with all that belongs to it."""
-    method, prior, shape, largest = CASES[case]
-    method = dataclasses.replace(method, width=width, depth=1, training=sf.Training(members=members))
-    knots = len(knots_of(method.T)) if method.correction else None
-    like = skeleton(method.network_shape(2, prior.has_density, shape, largest), members, knots)
+    return refined(case) if case in REFINED else random_posterior(*CASES[case])
+
+
+def random_posterior(method, prior, shape, largest):
+    kind = next(kind for kind, methods in POSTERIORS.items() if isinstance(method, methods))
+    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest}, 10**9)
     rng = np.random.default_rng(0)
-    ensemble = jax.tree.map(lambda v: jnp.asarray(rng.uniform(0.1, 0.9, v.shape), v.dtype), like)
-    if knots is not None:
-        ensemble = eqx.tree_at(lambda e: e.correction.t, ensemble, jnp.linspace(1.0, method.T, knots))
-    history = History(
-        np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
+    table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
+    sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
+    values = {
+        "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
+        "table": table, "sizes": np.arange(9) % largest + 1, **sets,
+        **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
+    }  # fmt: skip
+    if isinstance(method, sf.ABC):
+        del values["history"]
+    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values})
+
+
+def random_tree(like, rng):
+    def one(part):
+        if isinstance(part, Correction):
+            part = dataclasses.replace(jax.tree.map(one, part), t=jnp.linspace(1.0, 9.0, len(part.t)))
+            return part
+        return jnp.asarray(rng.uniform(0.1, 0.9, part.shape), part.dtype)
+
+    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction))
+
+
+def refined(case):
+    """By hand: a region, and a start that observations are seen through."""
+    method = CASES["pf-npse"][0]
+    gaussian = GaussianProposal(np.array([0.1, -0.3]), np.array([[0.2, 0.05], [0.05, 0.1]]))
+    box = TruncatedProposal(np.eye(2), np.array([-1.0, -0.5]), np.array([0.5, 1.0]))
+    joined = case == "refined with summaries"
+    local = random_posterior(method, MARGINALS.proposing(gaussian), (4,) if joined else (2,), 3)
+    start = random_posterior(dataclasses.replace(method, width=6), MARGINALS, (2,), 3)
+    summaries = Summaries(start, np.array([0.1, -0.3])) if joined else None
+    rounds = tuple(
+        Round(region, locating, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
+        for region, locating in ((box, True), (gaussian, False))
     )
-    table = {3: Choice(3, 1, 20, {1: 0.0, 3: 0.1}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
-    return ComposedPosterior(prior, method, ensemble, history, table, shape)
+    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, MADE)
 
 
 def loaded(case, folder):
     return sf.load(folder, embedding=own_embedding) if case == "own embedding" else sf.load(folder)
 
 
-def same(one, other):
-    """The same structure with the same bits."""
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        assert np.asarray(a).dtype == np.asarray(b).dtype
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
-
-
 # Round trips
 
 
-@pytest.mark.parametrize("case", CASES)
+def same_values(one, other, where=""):
+    """The same classes with the same values, and the same bits in every array."""
+    assert type(one) is type(other), where
+    if dataclasses.is_dataclass(one) and not isinstance(one, eqx.Module):
+        for field in dataclasses.fields(one):
+            same_values(getattr(one, field.name), getattr(other, field.name), f"{where}.{field.name}")
+    elif isinstance(one, tuple):
+        assert len(one) == len(other), where
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            same_values(a, b, f"{where}.{i}")
+    elif isinstance(one, dict):
+        assert list(one) == list(other), where
+        for key in one:
+            same_values(one[key], other[key], f"{where}.{key}")
+    elif isinstance(one, eqx.Module | np.ndarray):
+        if isinstance(one, np.ndarray) or "own embedding" not in where:  # whose functions are made anew
+            assert jax.tree.structure(one) == jax.tree.structure(other), where
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+            assert (np.asarray(a).dtype, np.asarray(a).tobytes()) == (np.asarray(b).dtype, np.asarray(b).tobytes()), where
+    elif isinstance(one, float):  # what is not finite comes back as NaN
+        assert one == other or not (np.isfinite(one) or np.isfinite(other)), where
+    else:
+        assert one == other, where
+
+
+@pytest.mark.parametrize("case", [*CASES, *REFINED])
 def test_everything_comes_back(case, tmp_path):
     posterior = untrained(case)
     assert posterior.save(tmp_path / "model") == tmp_path / "model"
     back = loaded(case, tmp_path / "model")
-    assert type(back) is ComposedPosterior
-    assert (back.prior, back.method, back.shape, back.table, back.made) == (
-        posterior.prior,
-        posterior.method,
-        posterior.shape,
-        posterior.table,
-        posterior.made,
-    )
-    if case != "own embedding":  # its functions are made anew
-        same(back.ensemble, posterior.ensemble)
-    for a, b in zip(jax.tree.leaves(back.ensemble), jax.tree.leaves(posterior.ensemble), strict=True):
-        assert np.array_equal(a, b)
-    same(back.history, posterior.history)
+    same_values(posterior, back, case)
     assert np.array_equal(back.prior.sample(5, 0), posterior.prior.sample(5, 0))
     back.save(tmp_path / "again")
     for name in (CONFIG, WEIGHTS):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+@pytest.mark.full
+def test_large_models(tmp_path):
+    """1,000 parameters, 100,000 rounds of training and 20 of refinement: the configuration stays small."""
+    dim, rng = 1_000, np.random.default_rng(0)
+    slope = rng.normal(size=(dim, dim)) / np.sqrt(dim)
+    prior = sf.Prior(Gaussian(np.zeros(dim), np.eye(dim) + slope @ slope.T))
+    method = sf.NPSE(base=False, correction=False, **SMALL)
+    regions = [
+        GaussianProposal(rng.normal(size=dim), 0.1 * np.eye(dim) + 1e-3 * (slope + slope.T) / (i + 1)) for i in range(20)
+    ]
+    local = random_posterior(method, prior.proposing(regions[-1]), (3,), 2)
+    long = HISTORY._replace(train=np.ones((2, 100_000), np.float32), validation=np.ones((2, 100_001), np.float32))
+    local = dataclasses.replace(local, history=long)
+    fit = Fit(0.0, 0.0, (0.2, 0.4))
+    rounds = tuple(Round(region, False, 300, 1, 280, 20, 0.5, fit, False, False, 0.1, 0.0) for region in regions)
+    posterior = RefinedPosterior(prior, (3,), local, None, 12, rounds, True, MADE)
+    folder = posterior.save(tmp_path / "model")
+    assert (folder / CONFIG).stat().st_size < 200_000
+    same_values(posterior, sf.load(folder))
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
@@ -152,48 +242,81 @@ def test_draws_are_bit_identical_in_another_process(trained, tmp_path):
     assert np.load(tmp_path / "theta.npy").tobytes() == posterior.sample(x, draws=20, seed=1).theta.tobytes()
 
 
-def simulator(prior, shape):
-    def one(theta, rng):
-        signal = np.resize(theta, shape)
-        return signal + 0.5 * rng.standard_normal(shape)
-
-    return one
+def simulator(shape):
+    return lambda theta, rng: np.resize(theta, shape) + 0.5 * rng.standard_normal(shape)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("case", CASES)
+SHORTLY = ("npe", "abc")
+
+
+@pytest.mark.parametrize("case", [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in CASES])
 def test_every_method_draws_the_same_after_loading(case, tmp_path):
     method, prior, shape, largest = CASES[case]
-    sims = sf.simulate(prior, simulator(prior, shape), 300, set_size=largest)
+    sims = sf.simulate(prior, simulator(shape), 600, set_size=largest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only
-        posterior = sf.fit(sims, dataclasses.replace(method, width=8, depth=1, training=SHORT))
+        posterior = sf.fit(sims, method, seed=2)
     back = loaded(case, posterior.save(tmp_path / "model"))
     # Without a base, a network trained for a moment is wrong enough for composed scores to diverge.
-    x = np.random.default_rng(1).normal(size=(3 if method.base else 1, *shape))
+    x = np.random.default_rng(1).normal(size=(2 if getattr(method, "base", True) else 1, *shape))
     how = {"set_size": "auto"} if case == "pf-npse" else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)
         one, other = (p.sample(x, draws=20, seed=1, **how) for p in (posterior, back))
     assert one.theta.tobytes() == other.theta.tobytes()
     assert one.how == other.how
+    assert back.made == posterior.made
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnRule(sf.rules.Gauss):
+    """Composes as it likes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnMethod(sf.NPSE):
+    """A subclass."""
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [(sf.NPSE(rule=OwnRule(), **SMALL), "OwnRule.* as the rule of NPSE"), (OwnMethod(**SMALL), "the method")],
+)
+def test_what_cannot_be_saved_is_refused_before_training(monkeypatch, method, name):
+    monkeypatch.setattr(sf.NPSE, "train", lambda *args: pytest.fail("it was trained"))
+    sims = sf.simulate(MARGINALS, simulator((2,)), 100)
+    with pytest.raises(ScorefoldError, match=f"can be saved with what is trained; got .*{name}"):
+        sf.fit(sims, method)
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    with pytest.raises(ModelError, match="a round at least"):
+        dataclasses.replace(untrained("refined"), rounds=()).save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_networks_of_other_settings_are_not_saved(tmp_path):
+    posterior = untrained("f-npse")
+    wider = dataclasses.replace(posterior, method=dataclasses.replace(posterior.method, width=6))
+    with pytest.raises(ScorefoldError, match=r"expected ensemble as NPSE.*got another"):
+        wider.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_class_of_settings_can_be_loaded():
-    public = [getattr(sf, name) for name in sf.__all__]
-    written = {
+    public = [value for room in (sf, sf.rules, sf.samplers, sf.embeddings) for value in (getattr(room, n) for n in dir(room))]
+    settings = {
         kind.__name__: kind
         for kind in public
-        if dataclasses.is_dataclass(kind) and kind not in (sf.Draws, sf.Batched, sf.Diagnosis)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind) and not issubclass(kind, eqx.Module)
     }
-    assert written == artifact.SETTINGS
+    assert {name: kind for name, kind in settings.items() if kind not in (sf.Draws, sf.Batched)} == SETTINGS
 
 
 def test_the_lower_bound_of_an_architecture():
-    for case, (method, prior, shape, largest) in CASES.items():
-        like = untrained(case).ensemble
-        numbers = sum(v.size for v in jax.tree.leaves(like))
-        sizes = dataclasses.replace(method, width=4, depth=1).network_shape(2, prior.has_density, shape, largest)
+    for case, (method, prior, shape, largest) in SCORES.items():
+        numbers = sum(v.size for v in jax.tree.leaves(untrained(case).ensemble))
+        sizes = method.network_shape(2, prior.has_density, shape, largest)
         assert 0.01 * numbers < fewest_numbers(sizes, 2) <= numbers
 
 
@@ -260,7 +383,7 @@ def test_a_crash_while_writing_leaves_the_old_model(tmp_path, monkeypatch, step)
 
         return call
 
-    monkeypatch.setattr(commit.os, "fsync", failing(os.fsync))
+    monkeypatch.setattr(durable.os, "fsync", failing(os.fsync))
     monkeypatch.setattr(Path, "rename", failing(Path.rename))
     with pytest.raises(ModelError, match="no space left") if step < 6 else nullcontext():
         new.save(folder, overwrite=True)
@@ -291,6 +414,9 @@ def written(folder, files, config=None, weights=None, agree=True):
     return folder
 
 
+CHOICE = {"n": 3, "set_size": 1, "cases": 20, "score": [[1, 0.0]], "error": [[1, 0.0]]}
+
+
 def put(*path_and_value):
     *path, value = path_and_value
 
@@ -302,38 +428,60 @@ def put(*path_and_value):
     return change
 
 
+def field(*path_and_value):
+    return put("posterior", *path_and_value)
+
+
+NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 2), "version 2, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 3), "version 3, written by a newer scorefold. Update scorefold"),
+    "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
     "an unknown key": (put("extra", 1), "unknown 'extra'"),
     "an unknown kind": (put("kind", "os.system"), "expected the kind of posterior to be one of abc, composed"),
-    "an unknown method": (put("method", "is", "eval"), "expected the method to be one of"),
-    "a rule as the method": (put("method", {"is": "Gauss", "pilots": 0}), "expected a method; got Gauss"),
-    "no method": (put("method", None), "expected a method; got None"),
-    "a setting of another type": (put("method", "width", "16"), "expected width of NPSE to be a whole number; got '16'"),
-    "a setting that cannot be": (put("method", "width", 7), "an even width"),
-    "a sampler as the rule": (put("method", "rule", {"is": "ProbabilityFlow", "levels": 3}), "expected rule of NPSE"),
-    "an unknown rule": (put("method", "rule", "sum"), "unknown rule 'sum'"),
-    "an unknown schedule": (put("method", "schedule", "x"), "unknown schedule"),
-    "a function": (put("method", "embedding", {"is": "function", "name": "f"}), "sf.load.folder, embedding=the_function"),
-    "an unknown prior": (put("prior", "kind", "improper"), "a prior as scorefold writes it"),
-    "a hostile distribution": (put("prior", "marginals", 0, "distribution", "rv_histogram"), "not a distribution that files"),
-    "more parameters": (put("prior", "names", ["a", "b", "c"]), "a list of 3"),
-    "a huge network": (put("method", "width", 16_384), "the file is too small"),
-    "a deep network": (put("method", "depth", 10**9), "depth up to 64"),
-    "many members": (put("method", "training", "members", 10**12), "at most 256 members"),
-    "a huge observation": (put("shape", [2**31, 2**31, 2**31]), "the file is too small"),
-    "a huge set": (put("trained", "largest_set", 10**9), "the largest set to be a whole number"),
-    "a larger network": (put("method", "width", 6), "the file is too small|to be float32 of shape"),
-    "another largest set": (put("trained", "largest_set", 2), "from_size.weight to be float32|base|size of a set"),
-    "sets larger than trained": (put("trained", "partition", 0, "set_size", 4), "the size of a set to be .* from 1 to 3"),
-    "no history": (put("trained", "history", None), "the history to be an object"),
-    "a history of words": (put("trained", "history", "train", [["a"]]), "the training loss to be a number"),
-    "a ragged history": (put("trained", "history", "train", [[1], [1, 2]]), "rows of one length"),
-    "made by nobody": (put("made", {}), "where the model comes from"),
-    "an observation without numbers": (put("shape", [0]), "an axis to be a whole number from 1"),
+    "another kind": (put("kind", "abc"), "missing sizes"),
+    "no posterior": (put("posterior", None), "the posterior to be an object"),
+    "an unknown field": (field("extra", 1), "unknown 'extra'"),
+    "an unknown method": (field("method", "is", "eval"), "expected the method to be one of"),
+    "a rule as the method": (field("method", {"is": "Gauss", "pilots": 0}), "expected a method, NPSE; got Gauss"),
+    "another method": (
+        field("method", {"is": "ABC", "accept": 0.1, "summary": "moments", "adjust": True}), "expected a method, NPSE; got ABC",
+    ),
+    "no method": (field("method", None), "expected a method, NPSE; got None"),
+    "a setting of another type": (field("method", "width", "16"), "expected width of NPSE to be a whole number; got '16'"),
+    "a setting that cannot be": (field("method", "width", 7), "an even width"),
+    "a sampler as the rule": (field("method", "rule", {"is": "ProbabilityFlow", "levels": 3}), "expected rule of NPSE"),
+    "an unknown rule": (field("method", "rule", "sum"), "unknown rule 'sum'"),
+    "an unknown schedule": (field("method", "schedule", "x"), "unknown schedule"),
+    "a function": (field("method", "embedding", {"is": "function", "name": "f"}), "sf.load.folder, embedding=the_function"),
+    "an unknown prior": (field("prior", "kind", "improper"), "a prior as scorefold writes it"),
+    "a hostile distribution": (field("prior", "marginals", 0, "distribution", "rv_histogram"), "not a distribution that files"),
+    "more parameters": (field("prior", "names", ["a", "b", "c"]), "of shape|a list of 3"),
+    "a huge network": (field("method", "width", 16_384), "the file is too small"),
+    "a deep network": (field("method", "depth", 10**9), "depth up to 64"),
+    "many members": (field("method", "training", "members", 10**12), "at most 256 members"),
+    "a huge observation": (field("shape", [2**31, 2**31, 2**31]), "the file is too small"),
+    "a huge set": (field("largest_set", 10**9), "largest_set to be a whole number"),
+    "no set": (field("largest_set", 0), "largest_set to be a whole number from 1"),
+    "a larger network": (field("method", "width", 6), "the file is too small|to be float32 of shape"),
+    "another largest set": (field("largest_set", 2), "from_size.weight to be float32|base|size of a set"),
+    "sets larger than trained": (field("table", 0, 1, "set_size", 4), "every size of sets should have a score"),
+    "sets larger than the networks": (
+        field("table", 0, 1, {"n": 3, "set_size": 4, "cases": 1, "score": [[4, 0]], "error": [[4, 0]]}), "sets of 1 to 3",
+    ),
+    "n twice": (field("table", [[3, CHOICE], [3, CHOICE]]), "each key of table once"),
+    "another n": (field("table", 0, 0, 4), "the table of sets"),
+    "a table of triples": (field("table", [[3, CHOICE, 1]]), "a pair of table to be a list of at most 2"),
+    "no history": (field("history", None), "history to be an object"),
+    "a history of words": (field("history", "learning_rate", "a"), "history.learning_rate to be a number"),
+    "a history elsewhere": (field("history", "train", "history.validation"), "history.train to be one of history.train"),
+    "a history without epochs": (field("history", "epochs_a_round", 0), "one epoch or more"),
+    "a negative count": (field("history", "skipped", -1), "history.skipped to be a whole number from 0"),
+    "made by nobody": (field("made", {}), "made to have other keys"),
+    "made in many lines": (field("made", "packages", {"a\nb": 1}), "to be a word"),
+    "an observation without numbers": (field("shape", [0]), "an axis to be a whole number from 1"),
 }  # fmt: skip
 
 
@@ -352,10 +500,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 1', '"version": 1, "version": 1'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 1', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 1', '"version": 1e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 1', '"version": 1' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 2', '"version": 2, "version": 2'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 2', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 2', '"version": 2e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 2', '"version": 2' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -404,7 +552,7 @@ def overlap(header, data):
 
 
 def renamed(header, data):
-    return {("x" + k if k == "network.out.weight" else k): v for k, v in header.items()}, data
+    return {("x" + k if k == "ensemble.network.out.weight" else k): v for k, v in header.items()}, data
 
 
 def one_more(header, data):
@@ -419,52 +567,67 @@ def one_less(header, data):
 
 
 def other_type(header, data):
-    header["network.out.weight"]["dtype"] = "I32"
+    header["ensemble.network.out.weight"]["dtype"] = "I32"
     return header, data
 
 
 def other_shape(header, data):
-    header["network.x_mlp.first.weight"]["shape"].reverse()
+    header["ensemble.network.x_mlp.first.weight"]["shape"].reverse()
     return header, data
 
 
 def huge_shape(header, data):
-    header["network.out.weight"]["shape"] = [2**39, 2**39]
+    header["ensemble.network.out.weight"]["shape"] = [2**39, 2**39]
     return header, data
 
 
-def not_a_number(value):
+def at(name, *values):
+    """Other numbers at the beginning of an array."""
+
     def change(header, data):
-        values = np.frombuffer(data, "<f4").copy()
-        values[7] = value
-        return header, values.tobytes()
+        start, stop = header[name]["data_offsets"]
+        dtype = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}[header[name]["dtype"]]
+        array = np.frombuffer(data[start:stop], dtype).copy()
+        array[: len(values)] = values
+        return header, data[:start] + array.tobytes() + data[stop:]
 
     return change
 
 
-def no_scale(header, data):
-    start, stop = header["standardize.scale"]["data_offsets"]
-    return header, data[:start] + bytes(stop - start) + data[stop:]
+def with_shape(name, shape):
+    """Another shape of as many numbers."""
+
+    def change(header, data):
+        header[name]["shape"] = shape
+        return header, data
+
+    return change
 
 
 HEADERS = {
     "a name twice": (twice, "is there twice"),
     "overlapping arrays": (overlap, "one after the other"),
-    "an unexpected name": (renamed, "unknown 'xnetwork.out.weight'; missing network.out.weight"),
+    "an unexpected name": (renamed, "unknown 'xensemble.network.out.weight'; missing ensemble.network.out.weight"),
     "an array too many": (one_more, "unknown 'more'; missing none"),
     "an array too few": (one_less, "missing "),
-    "another type": (other_type, "network.out.weight to be float32"),
-    "another shape": (other_shape, "network.x_mlp.first.weight to be float32 of shape"),
+    "another type": (other_type, "ensemble.network.out.weight to be float32"),
+    "another shape": (other_shape, "ensemble.network.x_mlp.first.weight to be float32 of shape"),
     "a shape that overflows": (huge_shape, "to have other than"),
     "metadata": (lambda header, data: ({"__metadata__": {"a": "b"}, **header}, data), "'__metadata__'"),
-    "NaN": (not_a_number(np.nan), "finite numbers"),
-    "infinity": (not_a_number(-np.inf), "finite numbers"),
+    "NaN": (at("ensemble.network.out.weight", np.nan), "finite numbers"),
+    "infinity": (at("ensemble.network.out.weight", -np.inf), "finite numbers"),
+    "a round kept that was none": (at("history.kept", 3), "and the kept one among them"),
+    "a history of another rank": (with_shape("history.train", [4]), "history.train to have the axes"),
+    "a history of other members": (with_shape("history.train", [1, 4]), "to have 1 as members; got 2"),
+    "an empty array of huge axes": (with_shape("history.train", [0, 2**40, 2**40]), "to have other than"),
     "a gap at the end": (lambda header, data: (header, data + bytes(64)), "bytes of arrays"),
     "cut off": (lambda header, data: (header, data[:-4]), "bytes of arrays"),
     "no header": (lambda header, data: (b"", data), "a header of 2 to"),
     "a header that is no object": (lambda header, data: (b"[]", data), "to hold an object"),
     "a long header": (lambda header, data: (json.dumps(header).encode() + b" " * 2_000_000, data), "a header of 2 to"),
-    "a scale of zero": (no_scale, "scales and variances above 0"),
+    "a scale of zero": (at("ensemble.standardize.scale", 0.0), "scales and units should be above 0"),
+    "a variance of zero": (at("ensemble.base.variances", 0.0), "variances should be above 0 and at most 1"),
+    "levels that fall": (at("ensemble.correction.t", 99.0), "levels should rise"),
 }
 
 
@@ -528,15 +691,15 @@ def test_older_versions_load(tmp_path, files, monkeypatch):
     """As if the next version had renamed a key."""
 
     def rename(config):
-        config["learned"] = config.pop("trained")
+        config["learned"] = config.pop("posterior")
         return config
 
     folder = written(tmp_path / "model", files)
     newer = model.Format(FORMAT.name, FORMAT.version + 1, {FORMAT.version: rename})
     with model.opened(folder, newer) as found:
         assert "learned" in found.config
-        assert "trained" not in found.config
-    assert set(FORMAT.migrations) == set(range(1, FORMAT.version))
+        assert "posterior" not in found.config
+    assert set(FORMAT.migrations) == set(range(2, FORMAT.version)), "of version 1 there was no release"
 
 
 def test_safetensors_itself_reads_the_weights(tmp_path):
@@ -544,7 +707,7 @@ def test_safetensors_itself_reads_the_weights(tmp_path):
 
     posterior = untrained("f-npse")
     arrays = load_file(posterior.save(tmp_path / "model") / WEIGHTS)
-    assert np.array_equal(arrays["network.out.weight"], posterior.ensemble.network.out.weight)
+    assert np.array_equal(arrays["ensemble.network.out.weight"], posterior.ensemble.network.out.weight)
 
 
 # Hostile folders by the thousand
@@ -558,7 +721,88 @@ def test_mutated_folders(files):
     assert outcome["longest"] < 2
 
 
+def numbers(value, path=()):
+    """Every whole number in a JSON document, by its path."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from numbers(inner, (*path, key))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield path
+
+
+@pytest.mark.parametrize("case", ["pf-npse", "npe", "npe, splines, no base", "nle", "nre", "abc", "refined with summaries"])
+def test_sizes_that_do_not_fit_the_weights_are_refused(case, tmp_path):
+    folder = untrained(case).save(tmp_path / "model")
+    before = json.loads((folder / CONFIG).read_text())
+    sizes = ("width", "depth", "layers", "members", "largest_set")
+    places = [path for path in numbers(before) if path[-1] in sizes]
+    assert bool(places) == (case != "abc")
+    changes = [(path, change) for path in places for change in (lambda value: value + 1, lambda value: 10**9)]
+    changes += [(("posterior", "shape"), lambda value, axes=axes: axes) for axes in ([3], [2**31], [2**31] * 8)]
+    for path, change in changes:
+        config = json.loads(json.dumps(before))
+        inner = config
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = change(inner[path[-1]])
+        (folder / CONFIG).write_text(json.dumps(config))
+        refused(folder, "cannot be loaded")
+
+
+REFINEMENTS = {
+    "no rounds": (field("rounds", []), "unknown 'rounds.0"),
+    "no observations": (field("n", 0), "there should be observations"),
+    "a flag as a number": (field("rounds", 0, "locating", 1), "rounds.0.locating to be true or false"),
+    "a word for a flag": (field("agreed", "yes"), "agreed to be true or false"),
+    "an unknown region": (field("rounds", 0, "proposal", "is", "Box"), "to be one of GaussianProposal, TruncatedProposal"),
+    "a region of another kind": (field("rounds", 0, "proposal", "is", "GaussianProposal"), "rounds.0.proposal to have other"),
+    "a region that is no object": (field("rounds", 0, "proposal", 3), "rounds.0.proposal to be an object"),
+    "three widths": (field("rounds", 0, "fit", "widths", [1, 2, 3]), "to be a list of 2; got 3"),
+    "nothing in the region": (field("local", {}), "local to have other keys"),
+    "no summaries": (field("summaries", None), "unknown 'summaries"),
+    "no start": (field("summaries", "start", []), "summaries.start to be an object"),
+    "a start with more members": (field("summaries", "start", "method", "training", "members", 3), "too small|summaries.start"),
+    "a start of no size": (field("summaries", "start", "largest_set", 0), "largest_set to be a whole number from 1"),
+    "a start of another prior": (
+        field("summaries", "start", "prior", "marginals", 0, "parameters", "loc", 1.0), "a start, its region",
+    ),
+    "another prior": (field("prior", "marginals", 0, "parameters", "loc", 1.0), "the region's prior should be the prior"),
+    "no region": (field("local", "prior", "kind", "marginals"), "unknown 'local.prior"),
+    "a region in the region": (field("local", "prior", "prior", "kind", "proposal"), "missing|keys|known density"),
+    "matrices in the text": (field("local", "prior", "proposal", "mean", [0, 0]), "mean should be among the arrays"),
+    "as if it were composed": (put("kind", "composed"), "unknown 'agreed'"),
+}  # fmt: skip
+REGIONS = {
+    "a root of zero": (at("rounds.1.proposal.root", 0, 0, 0, 0), "cannot be inverted"),
+    "a mean far away": (at("rounds.1.proposal.mean", 1e7), "within ±1e"),
+    "a box inside out": (at("rounds.0.proposal.low", 9.0), "low below high"),
+    "axes that are none": (at("rounds.0.proposal.axes", 2.0), "orthogonal axes"),
+    "a region that cannot be inverted": (at("local.prior.proposal.root", 0, 0, 0, 0), "cannot be inverted"),
+    "a centre of another length": (with_shape("summaries.centre", [2, 1]), "summaries.centre to have the axes"),
+}
+
+
+@pytest.fixture(scope="module")
+def refined_files(tmp_path_factory):
+    folder = untrained("refined with summaries").save(tmp_path_factory.mktemp("saved") / "model")
+    return {name: (folder / name).read_bytes() for name in (CONFIG, WEIGHTS)}
+
+
+@pytest.mark.parametrize("what", [*REFINEMENTS, *REGIONS])
+def test_hostile_refinements(tmp_path, refined_files, what):
+    if what in REGIONS:
+        change, message = REGIONS[what]
+        refused(written(tmp_path / "model", refined_files, weights=with_header(refined_files[WEIGHTS], change)), message)
+    else:
+        change, message = REFINEMENTS[what]
+        refused(written(tmp_path / "model", refined_files, change), message)
+
+
+MANY = {"pf-npse": 5_000, "prior from draws": 1_000, "configured convolution": 1_000, "rule and sampler": 1_000}
+OTHERS = {case: 500 for case in CASES if case not in SCORES} | dict.fromkeys(REFINED, 1_000)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("case", ["pf-npse", "prior from draws", "configured convolution", "rule and sampler"])
-def test_five_thousand_mutated_folders(case, tmp_path):
-    hostile_folders.assert_harmless(untrained(case).save(tmp_path / "model"), 5_000 if case == "pf-npse" else 1_000)
+@pytest.mark.parametrize(("case", "count"), {**MANY, **OTHERS}.items())
+def test_thousands_of_mutated_folders(case, count, tmp_path):
+    hostile_folders.assert_harmless(untrained(case).save(tmp_path / "model"), count)

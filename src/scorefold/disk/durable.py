@@ -1,14 +1,21 @@
-"""Files that are there whole or not at all, also after a kill or a power cut.
+"""Files and folders that are there whole or not at all, also after a kill or a power cut.
 
-Written under another name in a folder for such files, synced, linked to the final name (which fails if that exists), and the
-folder synced. The writer holds a lock on the temporary file, which ends with the process: files of dead writers can be told and
-are swept.
+A file is written under another name in a folder for such files, synced, linked to the final name (which fails if that exists),
+and the folder synced. The writer holds a lock on the temporary file, which ends with the process: files of dead writers can be
+told and are swept.
+
+The files of a folder are written into a hidden folder beside it, each one synced, then the folder itself; one rename gives it
+its name, and the folder around it is synced. A folder that is replaced is first renamed out of the way and removed when the new
+one is in place: a crash between the two renames leaves both, whole, under hidden names beside the place, and nothing under the
+name.
 """
 
 import errno
 import fcntl
 import os
 import secrets
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -82,3 +89,27 @@ def sweep(temporary: Path) -> int:
         finally:
             os.close(descriptor)
     return count
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Put these files into a folder of this name, instead of the one that may be there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    hidden = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
+    part, old = hidden.with_name(hidden.name + ".part"), hidden.with_name(hidden.name + ".old")
+    part.mkdir()
+    try:
+        for name, content in files.items():
+            with open(part / name, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        sync(part)
+        if folder.exists():
+            folder.rename(old)
+        part.rename(folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from scorefold.disk import strict, tensors
-from scorefold.disk.whole_folder import write_folder
+from scorefold.disk.durable import write_folder
 from scorefold.errors import ModelError
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
@@ -32,7 +32,7 @@ class Format(NamedTuple):
     name: str
     version: int
     migrations: Migrations
-    """From version v to v + 1, for every v before this one."""
+    """From version v to v + 1, for every v before this one that can still be read."""
 
 
 class Opened(NamedTuple):
@@ -41,8 +41,8 @@ class Opened(NamedTuple):
     config: dict[str, Any]
     """What the writer added."""
     header: tensors.Header
-    arrays: Callable[..., tensors.Arrays]
-    """arrays(expected, finite=True): read them, if they are these."""
+    arrays: Callable[[Mapping[str, tensors.Spec]], tensors.Arrays]
+    """arrays(expected): read them, if they are these."""
 
 
 def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -73,7 +73,7 @@ def opened(folder: Path, format: Format) -> Iterator[Opened]:
         if strict.whole(weights["bytes"], "the size of the weights", 10, LARGEST[WEIGHTS]) != size:
             raise ModelError(f"expected {weights['bytes']:,} bytes in {WEIGHTS}; got {size:,}. The copy is not complete.")
         header = tensors.read_header(file, size)
-        yield Opened(config, header, lambda expected, finite=True: tensors.read_arrays(file, header, expected, sha256, finite))
+        yield Opened(config, header, lambda expected: tensors.read_arrays(file, header, expected, sha256))
 
 
 def holds(folder: Path, format: Format) -> bool:
@@ -96,6 +96,11 @@ def _of_this_version(config: dict[str, Any], format: Format) -> dict[str, Any]:
             "newer scorefold. Update scorefold, or save the model again with this one."
         )
     for older in range(version, format.version):
+        if older not in format.migrations:
+            raise ModelError(
+                f"expected a {format.name} of version {format.version}; this one is of version {version}, which this scorefold "
+                "no longer reads. Train and save it again."
+            )
         config = format.migrations[older](config)
     return config
 

@@ -24,7 +24,14 @@ from scorefold.errors import ModelError
 LONGEST_HEADER = 1 << 20
 MOST_ARRAYS = 10_000
 MOST_AXES = 8
-TYPES: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I32": np.dtype("<i4")}
+TYPES: dict[str, np.dtype] = {
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+}
+MOST_PLACES = 2**40
+"""In an array whose empty axes are counted as one: what NumPy can hold without numbers in it."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -34,6 +41,8 @@ class Spec(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    finite: bool = True
+    """Whether NaN and infinity are refused."""
 
 
 class Header(NamedTuple):
@@ -88,13 +97,13 @@ def _entry(name: str, entry: object) -> tuple[int, int, Spec]:
     if len(offsets) != 2:
         raise ModelError(f"expected {where} to have a start and an end; got {offsets}")
     first, stop = (strict.whole(n, f"the place of {where}", 0, 2**50) for n in offsets)
-    if stop - first != math.prod(shape) * dtype.itemsize:
+    if stop - first != math.prod(shape) * dtype.itemsize or math.prod(max(n, 1) for n in shape) > MOST_PLACES:
         raise ModelError(f"expected {where} of shape {tuple(shape)} to have other than {stop - first} bytes")
     return first, stop, Spec(tuple(shape), dtype)
 
 
-def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sha256: str, finite: bool = True) -> Arrays:
-    """The arrays, once the header names exactly the expected ones; finite (if they are to be), with the right SHA-256."""
+def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sha256: str) -> Arrays:
+    """The arrays, once the header names exactly the expected ones; finite where they are to be, with the right SHA-256."""
     compare(header.arrays, expected)
     digest = hashlib.sha256(header.raw)
     arrays = {}
@@ -104,7 +113,7 @@ def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sh
         if file.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise ModelError("expected the weights to stay as long as they were; they were cut while being read")
         digest.update(view)
-        if finite and not np.isfinite(array).all():
+        if expected[name].finite and not np.isfinite(array).all():
             raise ModelError(f"expected finite numbers; the array {name} has {np.sum(~np.isfinite(array)):,} that are not")
         arrays[name] = array
     if digest.hexdigest() != sha256:
@@ -116,6 +125,6 @@ def compare(found: Mapping[str, Spec], expected: Mapping[str, Spec]) -> None:
     """The same names, shapes and types, or an error that names the first difference."""
     strict.keys(dict(found), expected, "the weights")
     for name, spec in expected.items():
-        if found[name] != spec:
-            got = found[name]
+        got = found[name]
+        if (got.shape, got.dtype) != (spec.shape, spec.dtype):
             raise ModelError(f"expected {name} to be {spec.dtype} of shape {spec.shape}; got {got.dtype} of shape {got.shape}")

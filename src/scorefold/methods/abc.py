@@ -15,7 +15,7 @@ the mean of n observations is unlike any single one, wrong. So more observations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,17 +23,16 @@ import equinox as eqx
 import numpy as np
 
 from scorefold import settings
-from scorefold.disk import strict
-from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
-from scorefold.posterior import saved as written
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Frame, Posterior
+from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
+from scorefold.types import Float, Int
 
 SUMMARIES = ("moments", "regression")
 FEWEST = 50
@@ -98,42 +97,26 @@ class AbcPosterior(Posterior):
     prior: Prior
     method: Any
     standardize: Standardize
-    u: np.ndarray
-    """(cases, dim)"""
-    x: np.ndarray
-    """(cases, m, x)"""
-    sizes: np.ndarray
+    u: Float[np.ndarray, "cases dim"]
+    x: Float[np.ndarray, "cases set x"]
+    sizes: Int[np.ndarray, "cases"]
     shape: tuple[int, ...]
     history: None = None
+    made: Made | None = None
 
     kind: ClassVar[str] = "abc"
-
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """How many simulations there are; the simulations."""
-        arrays: Arrays = {"u": self.u.astype(np.float64), "x": self.x.astype(np.float32), "sizes": self.sizes.astype(np.int32)}
-        return {"cases": len(self.u), "largest_set": self.x.shape[1]}, arrays | written.arrays_of(self.standardize)
+    networks: ClassVar[tuple[str, ...]] = ("standardize",)
 
     @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """The arrays of so many simulations."""
-        strict.keys(config, ("cases", "largest_set"), "what was kept")
-        cases = strict.whole(config["cases"], "the simulations", 1, frame.numbers)
-        largest = strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
-        features = math.prod(frame.shape)
-        simulations = {
-            "u": Spec((cases, frame.dim), np.dtype("<f8")),
-            "x": Spec((cases, largest, features), np.dtype("<f4")),
-            "sizes": Spec((cases,), np.dtype("<i4")),
-        }
-        return simulations | written.specs(_like(features))
+    def blank(cls, about: About) -> tuple[Standardize]:
+        """Of so many numbers an observation."""
+        features = math.prod(about.shape)
+        return (eqx.filter_eval_shape(lambda: blank(features)),)
 
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "AbcPosterior":
-        """The posterior again."""
-        u, x, sizes = arrays["u"], arrays["x"], arrays["sizes"].astype(np.int64)
-        if sizes.min() < 1 or sizes.max() > x.shape[1]:
-            raise ModelError(f"expected sets of 1 to {x.shape[1]} observations; the file holds others")
-        return cls(prior, frame.method, written.filled(_like(x.shape[2]), arrays), u, x, sizes, frame.shape)
+    def fault(self) -> str:
+        """Sets of other sizes than there are."""
+        good = len(self.sizes) > 0 and self.sizes.min() >= 1 and self.sizes.max() <= self.x.shape[1]
+        return "" if good else f"there should be sets, of 1 to {self.x.shape[1]} observations"
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Compare, keep, adjust, pick."""
@@ -167,10 +150,6 @@ class AbcPosterior(Posterior):
                 stacklevel=4,
             )
         return Drawn(moved[rng.choice(len(kept), draws, p=weights)], info, f"the nearest {len(kept)} of {len(u)}")
-
-
-def _like(features: int) -> Standardize:
-    return eqx.filter_eval_shape(lambda: blank(features))
 
 
 def moments(x: np.ndarray) -> np.ndarray:

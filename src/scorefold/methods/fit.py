@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import metadata
 from platform import python_version
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError
+from scorefold.methods.load import check_can_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.simulation import screening as health
@@ -56,6 +58,7 @@ def fit_many(
     for seed in seeds:
         settings.count("seed", seed, 0)
     chosen = methods.get(method)
+    check_can_be_saved(chosen)
     for one in sims:
         health.check(one)
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density) for one in sims}
@@ -70,11 +73,12 @@ def fit_many(
         kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
     elif best_so_far is not False:
         raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
-    trained = list(chosen.train(sims, seeds, progress, kept))
-    for posterior, one, seed in zip(trained, sims, seeds, strict=True):
-        # Posteriors are frozen, and where they come from is not the method's affair.
-        object.__setattr__(posterior, "made", Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
-    return trained
+    trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
+    # Where posteriors come from is not the method's affair.
+    return [
+        replace(posterior, made=Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
+        for posterior, one, seed in zip(trained, sims, seeds, strict=True)
+    ]
 
 
 def _checkpoint(

@@ -16,8 +16,7 @@ from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.methods.method import Method
-from scorefold.posterior import saved as written
-from scorefold.posterior.posterior import Frame
+from scorefold.posterior.saved import About
 from scorefold.posterior.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
@@ -63,10 +62,10 @@ class NLE(Method):
     def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)
 
-    def skeleton(self, frame: Frame) -> MeanTerms:
+    def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
         members = self.training.members
         fewest = members * self.layers * self.depth * self.width**2
-        written.fits(fewest, frame.numbers, f"{members} flows of {self.layers} layers")
-        shape = self._shape(frame.dim, frame.shape)
+        about.fits(fewest, f"{members} flows of {self.layers} layers")
+        shape = self._shape(about.dim, about.shape)
         return skeleton(likelihood_network, shape, members, self.base, Likelihood)

@@ -11,7 +11,7 @@ sets.
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,13 +23,11 @@ import numpy as np
 from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
-from scorefold.disk import strict
-from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
-from scorefold.posterior import saved as written
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Frame, Posterior
+from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.sample.health import FARTHEST
 from scorefold.score import gaussian_base, standardize
@@ -91,7 +89,7 @@ class NPE(Method):
         fitted = train(objective, sets, fixed, self.training, self.base, progress, checkpoint)
         posteriors = []
         for one, (scale, base), (network, history) in zip(sims, fixed, fitted, strict=True):
-            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, history, one.shape))
+            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, history, one.shape, shape.largest_set))
         return posteriors
 
     def _fixed(self, cases: TrainingSet) -> tuple[Standardize, GaussianBase | None]:
@@ -130,35 +128,20 @@ class FlowPosterior(Posterior):
     base: GaussianBase | None
     history: History
     shape: tuple[int, ...]
+    largest_set: int
+    """Observations in the largest set that it was trained on."""
+    made: Made | None = None
 
     kind: ClassVar[str] = "flow"
-
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """The largest set and the history; the arrays by their path."""
-        config = {"largest_set": int(self.network.shape.largest_set), "history": written.history(self.history)}
-        return config, written.arrays_of((self.network, self.standardize, self.base))
+    networks: ClassVar[tuple[str, ...]] = ("network", "standardize", "base")
 
     @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """The arrays of a flow of these sizes."""
-        strict.keys(config, ("largest_set", "history"), "what was trained")
-        written.read_history(config["history"])
-        return written.specs(cls._skeleton(frame, config))
-
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "FlowPosterior":
-        """The posterior again."""
-        network, scale, base = written.filled(cls._skeleton(frame, config), arrays)
-        return cls(prior, frame.method, network, scale, base, written.read_history(config["history"]), frame.shape)
-
-    @classmethod
-    def _skeleton(cls, frame: Frame, config: Mapping[str, Any]) -> Any:
-        """Network, standardisation and base with shapes and types in place of arrays."""
-        method, members = frame.method, frame.method.training.members
-        largest = strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
+    def blank(cls, about: About) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
+        """The flows that the settings mean."""
+        method, members, largest = about.method, about.method.training.members, about.size("largest_set")
         fewest = members * method.layers * method.width * (method.depth * method.width + largest)
-        written.fits(fewest, frame.numbers, f"{members} flows of {method.layers} layers")
-        shape = method.network_shape(frame.dim, frame.shape, largest)
+        about.fits(fewest, f"{members} flows of {method.layers} layers")
+        shape = method.network_shape(about.dim, about.shape, largest)
 
         def make(key: Key) -> Any:
             network = jax.vmap(lambda k: SetFlowNetwork(shape, key=k))(jax.random.split(key, members))
@@ -169,7 +152,7 @@ class FlowPosterior(Posterior):
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Directly from the flow."""
-        largest = self.network.shape.largest_set
+        largest = self.largest_set
         if len(x) > largest:
             raise ScorefoldError(
                 f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} "

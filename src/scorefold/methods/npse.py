@@ -101,7 +101,7 @@ class NPSE(Method):
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, grid) if chooses else {}
-            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set))
         return trained
 
     def refine(

@@ -15,8 +15,7 @@ from scorefold import settings
 from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.posterior import saved as written
-from scorefold.posterior.posterior import Frame
+from scorefold.posterior.saved import About
 from scorefold.posterior.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.resmlp import DEEPEST, WIDEST
@@ -65,8 +64,8 @@ class NRE(Method):
     def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
         return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)
 
-    def skeleton(self, frame: Frame) -> MeanTerms:
+    def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
-        shape, members = self._shape(frame.dim, frame.shape), self.training.members
-        written.fits(members * self.depth * self.width**2, frame.numbers, f"{members} classifiers of width {self.width}")
+        shape, members = self._shape(about.dim, about.shape), self.training.members
+        about.fits(members * self.depth * self.width**2, f"{members} classifiers of width {self.width}")
         return skeleton(RatioNetwork, shape, members, self.base, Ratio)

@@ -1,7 +1,7 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,15 +13,13 @@ import numpy as np
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
-from scorefold.disk import strict
-from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import Level, levels
-from scorefold.posterior import saved as written
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
-from scorefold.posterior.posterior import Frame, Posterior
+from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.rule_and_sampler import pair
+from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
@@ -65,44 +63,27 @@ class ComposedPosterior(Posterior):
     table: PartitionTable
     """Which sets do best for n observations."""
     shape: tuple[int, ...]
+    largest_set: int
+    """Observations in the largest set that it was trained on."""
+    made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
     kind: ClassVar[str] = "composed"
-
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """The largest set, history and table; the ensemble's arrays by their path."""
-        config = {
-            "largest_set": int(self.ensemble.network.shape.largest_set),
-            "history": written.history(self.history),
-            "partition": written.table(self.table),
-        }
-        return config, written.arrays_of(self.ensemble)
+    networks: ClassVar[tuple[str, ...]] = ("ensemble",)
 
     @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """The arrays of an ensemble of these sizes."""
-        strict.keys(config, ("largest_set", "history", "partition"), "what was trained")
-        written.read_history(config["history"])
-        written.read_table(config["partition"], cls._largest_set(frame, config))
-        return written.specs(cls._skeleton(frame, config))
+    def blank(cls, about: About) -> tuple[ScoreEnsemble]:
+        """The ensemble that the settings mean."""
+        method, members = about.method, about.method.training.members
+        shape = method.network_shape(about.dim, about.has_density, about.shape, about.size("largest_set"))
+        about.fits(fewest_numbers(shape, members), f"{members} networks of width {shape.width}")
+        return (skeleton(shape, members, len(knots_of(method.T)) if method.correction else None),)
 
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "ComposedPosterior":
-        """The posterior again."""
-        ensemble = written.filled(cls._skeleton(frame, config), arrays)
-        table = written.read_table(config["partition"], cls._largest_set(frame, config))
-        return cls(prior, frame.method, ensemble, written.read_history(config["history"]), table, frame.shape)
-
-    @staticmethod
-    def _largest_set(frame: Frame, config: Mapping[str, Any]) -> int:
-        return strict.whole(config["largest_set"], "the largest set", 1, frame.numbers)
-
-    @classmethod
-    def _skeleton(cls, frame: Frame, config: Mapping[str, Any]) -> ScoreEnsemble:
-        method, members = frame.method, frame.method.training.members
-        shape = method.network_shape(frame.dim, frame.has_density, frame.shape, cls._largest_set(frame, config))
-        written.fits(fewest_numbers(shape, members), frame.numbers, f"{members} networks of width {shape.width}")
-        return skeleton(shape, members, len(knots_of(method.T)) if method.correction else None)
+    def fault(self) -> str:
+        """Sets larger than trained, or none at all."""
+        sizes = [choice.set_size for choice in self.table.values()]
+        good = all(n == choice.n for n, choice in self.table.items()) and max(sizes, default=1) <= self.largest_set
+        return "" if good else f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
@@ -157,7 +138,7 @@ class ComposedPosterior(Posterior):
         shape = self.ensemble.network.shape
         size, why = self.choose_set_size(x.shape[1], options.set_size)
         rngs = [np.random.default_rng(seed) for seed in seeds]
-        cuts = [partition(one, size, shape.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
+        cuts = [partition(one, size, self.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
         sizes = cuts[0][1]  # the same for every data set of n observations
         count = len(sizes)
         rule = self.method.rule if options.rule is None else options.rule
@@ -178,7 +159,7 @@ class ComposedPosterior(Posterior):
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
-        largest = self.ensemble.network.shape.largest_set
+        largest = self.largest_set
         asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
         known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
         if not known and (asked is None or not 1 <= asked <= largest):

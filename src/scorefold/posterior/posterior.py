@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -18,18 +18,18 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
-from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.posterior import saved
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.prior import Prior
-from scorefold.prior import codec as described
 from scorefold.sample import Sampler
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.training import Training
 
-FORMAT = model.Format("scorefold model", 1, {})
-"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it."""
+FORMAT = model.Format("scorefold model", 2, {})
+"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
+for version 1, of which no release wrote any."""
 
 
 class Made(NamedTuple):
@@ -59,24 +59,16 @@ class Refining(NamedTuple):
     progress: bool
 
 
-class Frame(NamedTuple):
-    """What is known of a posterior on disk before its arrays are read."""
-
-    method: Any
-    dim: int
-    has_density: bool
-    """Whether the prior is N(0, I) in its space."""
-    shape: tuple[int, ...]
-    numbers: int
-    """In the file, of all arrays together: what cannot fit into them is refused before it is built."""
-
-
 class Posterior(ABC):
-    """What `fit` returns. Abstract: methods have a final class each.
+    """What `fit` returns. Abstract: methods have a final class each, a frozen dataclass with `made` as its last field.
 
-    To be saved, a class says what it is made of besides prior, method and shape: `parts` gives plain JSON and arrays,
-    `expected` the arrays' shapes from that JSON, and `from_parts` makes the posterior again. It gets a line in
-    `artifact.POSTERIORS`, and its settings in `artifact.SETTINGS`.
+    Such a class can be saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers,
+    words, tuples, dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To
+    make it savable,
+
+    - give it a `kind`, its name in files, and a line in `POSTERIORS` of `methods/load.py`, and its settings one in `SETTINGS`;
+    - name the fields that are networks in `networks`, and write `blank`, which gives them as trees of shapes and types;
+    - if its numbers must obey more than the annotations say, write `fault`.
     """
 
     prior: Prior
@@ -89,6 +81,8 @@ class Posterior(ABC):
     """What `sample` takes besides observations, draws and seed."""
     kind: ClassVar[str] = ""
     """Its name in files."""
+    networks: ClassVar[tuple[str, ...]] = ()
+    """The fields that are networks: trees of JAX arrays."""
     made: Made | None = None
     """Where it comes from; `fit` says so."""
 
@@ -96,19 +90,14 @@ class Posterior(ABC):
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Draws for finite observations x (n, features)."""
 
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """What was trained: plain JSON, and arrays by name ("prior." in front is the prior's)."""
-        raise ScorefoldError(f"a posterior of {type(self.method).__name__} cannot be saved")
-
     @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """Which arrays belong to this JSON, which comes from a file and is not to be trusted."""
-        raise ScorefoldError(f"{cls.__name__} cannot be loaded")
+    def blank(cls, about: saved.About) -> tuple[Any, ...]:
+        """The `networks` as trees of shapes and types; the sizes are not to be trusted, so call `about.fits` first."""
+        return ()
 
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "Posterior":
-        """The posterior that gave these parts; the arrays are the expected ones, and finite."""
-        raise ScorefoldError(f"{cls.__name__} cannot be loaded")
+    def fault(self) -> str:
+        """What is wrong with the numbers of one that comes from a file, besides their types; nothing where all is right."""
+        return ""
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
@@ -123,18 +112,9 @@ class Posterior(ABC):
             if not ours or not overwrite:
                 why = "a model. Write save(folder, overwrite=True) to replace it" if ours else "something else, which is kept"
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
-        config, arrays = self.parts()
-        about = {
-            "kind": self.kind,
-            "prior": described.describe(self.prior),
-            "method": settings.describe(self.method),
-            "shape": [int(n) for n in self.shape],
-            "made": None if self.made is None else self.made._asdict(),
-            "trained": config,
-        }
-        own = {f"prior.{name}": array for name, array in described.arrays(self.prior).items()}
+        config, arrays = saved.parts(self)
         try:
-            model.write(path, FORMAT, about, {**arrays, **own})
+            model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
         except OSError as error:
             raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
         return path

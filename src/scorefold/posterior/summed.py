@@ -11,7 +11,7 @@ does not recompile. On an accelerator the chains of many data sets move side by 
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -24,12 +24,10 @@ from scorefold.density import line
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.ratio import Ratio
-from scorefold.disk import strict
-from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
-from scorefold.posterior import saved as written
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Frame, Posterior, draw_one_by_one
+from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
+from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.sample.health import FARTHEST
 from scorefold.sample.nuts import agreement, chain
@@ -111,28 +109,16 @@ class SummedPosterior(Posterior):
     history: History | None
     """None where the terms were not trained."""
     shape: tuple[int, ...]
+    made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("sampler", "chains")
     kind: ClassVar[str] = "summed"
-
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """The history, where there is one; the terms' arrays by their path."""
-        if self.history is None:
-            raise ScorefoldError("terms that were not trained cannot be saved")
-        return {"history": written.history(self.history)}, written.arrays_of(self.terms)
+    networks: ClassVar[tuple[str, ...]] = ("terms",)
 
     @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """The arrays of the method's terms."""
-        strict.keys(config, ("history",), "what was trained")
-        written.read_history(config["history"])
-        return written.specs(frame.method.skeleton(frame))
-
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "SummedPosterior":
-        """The posterior again."""
-        terms = written.filled(frame.method.skeleton(frame), arrays)
-        return cls(prior, frame.method, terms, written.read_history(config["history"]), frame.shape)
+    def blank(cls, about: About) -> tuple[Terms]:
+        """The terms that the settings mean."""
+        return (about.method.skeleton(about),)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """By the method's sampler and number of chains, or those asked for."""

@@ -6,9 +6,12 @@
                       {"kind": "proposal", "names": […], "proposal": {"kind": "gaussian", …}, "prior": {"kind": "marginals", …}}
     arrays(prior)   → {} or, for a prior from draws, {"draws": (count, dim)}
 
-`restore` gives back the prior with the same maps, bit for bit. It trusts nothing: every key must be there and no other, numbers
-are finite (the words "inf" and "-inf" stand only where a bound may be missing), and a distribution is one of LAWS, so that no
-description can name anything else of SciPy's or be slow to take up.
+`restore` gives back the prior with the same maps, bit for bit. For priors of many parameters, whose matrices would make long
+JSON, `parts` keeps all vectors and matrices apart, by their dotted path (`proposal.root`), and `from_parts` puts them back.
+
+Nothing that is read is trusted: every key must be there and no other, numbers are finite (the words "inf" and "-inf" stand
+only where a bound may be missing), and a distribution is one of LAWS, so that no description can name anything else of SciPy's
+or be slow to take up.
 """
 
 from collections.abc import Mapping
@@ -19,11 +22,12 @@ from scipy import stats
 
 from scorefold.errors import ScorefoldError, closest
 from scorefold.prior.known_by_draws import Whitened
+from scorefold.prior.marginals import described
+from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.prior import Prior
 from scorefold.prior.proposal import read_proposal
 
 MOST_PARAMETERS = 1_000
-WORST_CONDITION = 1e12
 
 # fmt: off
 LAWS = [
@@ -45,7 +49,7 @@ MAY_BE_INFINITE = {("truncnorm", "a"), ("truncnorm", "b")}
 
 def describe(prior: Prior) -> dict[str, Any]:
     """The prior as strict JSON holds it, without the draws of one that was made from draws."""
-    description = {k: v for k, v in prior.describe().items() if k != "draws"}
+    description = prior.describe()
     check(description)
     return description
 
@@ -53,52 +57,128 @@ def describe(prior: Prior) -> dict[str, Any]:
 def arrays(prior: Prior) -> dict[str, np.ndarray]:
     """What goes beside the description: the draws, if there are any at hand."""
     law = prior._law
-    return {"draws": law.rows.copy()} if isinstance(law, Whitened) and law.rows is not None else {}
+    return {DRAWS: law.rows.copy()} if isinstance(law, Whitened) and law.rows is not None else {}
 
 
 def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> Prior:
     """The prior that gave this description and these arrays; without its draws a prior maps, but cannot be drawn from."""
     kind = check(description)
     given = dict(arrays or {})
-    if unknown := set(given) - ({"draws"} if kind == "draws" else set()):
+    if unknown := set(given) - ({DRAWS} if kind == "draws" else set()):
         raise _unreadable(f"no arrays named {', '.join(sorted(map(str, unknown)))} belong to a prior of kind {kind!r}")
     try:
         with np.errstate(all="ignore"):
             if kind == "multivariate normal":
-                # Gaussian checks it by its correlations; SciPy would also refuse parameters of very different size.
-                law = stats.multivariate_normal(description["mean"], description["cov"], allow_singular=True)
-                return Prior(law, names=description["names"])
+                return Prior(_gaussian(description), names=description["names"])
             if kind == "draws":
-                rows = given.get("draws")
-                law = Whitened.described({**description, "draws": None if rows is None else _rows(rows)})
-                return Prior(law, names=description["names"])
+                rows = given.get(DRAWS)
+                return Prior(Whitened.described(description, None if rows is None else _rows(rows)), names=description["names"])
             if kind == "proposal":
                 own = restore({"names": description["names"], **description["prior"]})
                 return own.proposing(read_proposal(description["proposal"]))
-            return Prior.from_description(description)
+            laws = [described(**marginal) for marginal in description["marginals"]]
+            return Prior(list(zip(description["names"], laws, strict=True)))
     except (ValueError, TypeError, ArithmeticError) as error:
         raise _unreadable(str(error)) from error
 
 
-def check(description: Any) -> str:
-    """The kind, once everything has the form that `describe` gives it."""
+def _gaussian(description: Mapping[str, Any]) -> Gaussian:
+    """Its law checks it by its correlations; SciPy would also refuse parameters of very different size."""
+    cov = np.asarray(description["cov"], np.float64)
+    if not np.allclose(cov, cov.T, rtol=1e-6):
+        raise _unreadable("cov should be symmetric")
+    return Gaussian(np.asarray(description["mean"], np.float64), (cov + cov.T) / 2)
+
+
+def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The description without vectors and matrices, and these, all of float64, by their dotted path; the draws with them."""
+    description, given = prior.describe(), {}
+    for prefix, section in _sections(description):
+        for name in LARGE.get(section["kind"], ()):
+            given[prefix + name] = np.array(section.pop(name), np.float64)
+    check(_put_back(description, given))
+    return description, {**given, **arrays(prior)}
+
+
+def size(description: Any) -> tuple[int, bool]:
+    """From `parts`, not to be trusted: how many parameters, and whether the density is known."""
+    kind, dim = _kind_and_dim(description)
+    return dim, kind != "draws"
+
+
+def shapes(description: Any) -> dict[str, tuple[int, ...]]:
+    """Which arrays belong to a description from `parts`; the draws of a prior from draws may be missing all the same."""
+    kind, dim = _kind_and_dim(description)
+    found: dict[str, tuple[int, ...]] = {}
+    if kind == "draws":
+        found[DRAWS] = (_draw_count(description.get("count")), dim)
+    for prefix, section in _sections(description):
+        found |= {prefix + name: (dim,) * axes for name, axes in LARGE.get(section["kind"], {}).items()}
+    return found
+
+
+def from_parts(description: Any, arrays: Mapping[str, np.ndarray]) -> Prior:
+    """The prior that gave these parts."""
+    _kind_and_dim(description)
+    return restore(_put_back(description, arrays), {name: array for name, array in arrays.items() if name == DRAWS})
+
+
+def _put_back(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The description with its vectors and matrices, as arrays."""
+    whole: dict[str, Any] = {}
+    for prefix, section in _sections(description):
+        large = LARGE.get(section["kind"], {})
+        if twice := set(large) & set(section):
+            raise _unreadable(f"{', '.join(sorted(twice))} should be among the arrays")
+        own = {**section, **{name: arrays[prefix + name] for name in large}}
+        whole = {**whole, prefix.removesuffix("."): own} if prefix else own
+    return whole
+
+
+def _sections(description: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The parts of a description that have a kind of their own, and what stands before the names of their arrays."""
+    sections: list[tuple[str, Any]] = [("", description)]
+    if description["kind"] == "proposal":
+        for name in KEYS["proposal"]:
+            section = description.get(name)
+            if not isinstance(section, Mapping) or not isinstance(section.get("kind"), str):
+                raise _unreadable(f"the {name} of a proposal should be an object with a kind, not {section!r:.60}")
+            sections.append((f"{name}.", section))
+    return sections
+
+
+def _kind_and_dim(description: Any) -> tuple[str, int]:
     if not isinstance(description, Mapping):
         raise _unreadable(f"it is not an object but {type(description).__name__}")
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in KEYS:
         raise _unreadable(f"its kind is {kind!r:.60}, and the kinds are {', '.join(KEYS)}")
-    _keys(description, {"kind", "names", *KEYS[kind]}, f"a prior of kind {kind!r}")
+    if "names" not in description:
+        raise _unreadable(f"a prior of kind {kind!r} has the keys names and others; missing: 'names'")
     names = description["names"]
     if not isinstance(names, list) or not 1 <= len(names) <= MOST_PARAMETERS or not all(isinstance(n, str) for n in names):
         raise _unreadable(f"names should be 1 to {MOST_PARAMETERS} strings")
-    dim = len(names)
+    return kind, len(names)
+
+
+def _draw_count(count: Any) -> int:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise _unreadable(f"count should be a whole number ≥ 1, not {count!r:.60}")
+    return count
+
+
+def check(description: Any) -> str:
+    """The kind, once everything has the form that `describe` gives it."""
+    kind, dim = _kind_and_dim(description)
+    _keys(description, {"kind", "names", *KEYS[kind]}, f"a prior of kind {kind!r}")
     if kind == "marginals":
         _check_marginals(description["marginals"], dim)
         return kind
     if kind == "proposal":
         check_proposal(description["proposal"], dim)
         own = description["prior"]
-        if not isinstance(own, Mapping) or check({**own, "names": names}) not in ("marginals", "multivariate normal"):
+        own_kind = check({**own, "names": description["names"]}) if isinstance(own, Mapping) else ""
+        if own_kind not in ("marginals", "multivariate normal"):
             raise _unreadable("the prior of a proposal should be one with a known density")
         return kind
     _numbers("mean", description["mean"], (dim,))
@@ -106,9 +186,8 @@ def check(description: Any) -> str:
     values = _numbers(matrix, description[matrix], (dim, dim))
     if kind == "draws":
         _numbers("bounds", description["bounds"], (dim, 2), infinite=True)
-        count, sha256 = description["count"], description["sha256"]
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise _unreadable(f"count should be a whole number ≥ 1, not {count!r:.60}")
+        _draw_count(description["count"])
+        sha256 = description["sha256"]
         if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
             raise _unreadable(f"sha256 should be 64 hexadecimal digits, not {sha256!r:.80}")
         if np.triu(values, 1).any():
@@ -127,7 +206,13 @@ PROPOSALS: dict[str, dict[str, int]] = {
     "truncated": {"axes": 2, "low": 1, "high": 1},
 }
 """How many axes of length dim each array of a proposal has."""
-FARTHEST = 1e6
+LARGE: dict[str, dict[str, int]] = {
+    "multivariate normal": {"mean": 1, "cov": 2},
+    "draws": {"mean": 1, "factor": 2},
+    **PROPOSALS,
+}
+"""The same for everything that `parts` keeps apart."""
+DRAWS = "draws"
 
 
 def check_proposal(description: Any, dim: int) -> None:
@@ -137,15 +222,10 @@ def check_proposal(description: Any, dim: int) -> None:
         raise _unreadable(f"a proposal is an object whose kind is one of {', '.join(PROPOSALS)}, not {description!r:.60}")
     axes = PROPOSALS[kind]
     _keys(description, {"kind", *axes}, f"a {kind} proposal")
-    array = {name: _numbers(name, description[name], (dim,) * count) for name, count in axes.items()}
-    if max(np.abs(value).max() for value in array.values()) > FARTHEST:
-        raise _unreadable(f"a proposal should be within ±{FARTHEST:.0e}, where θ is standard normal")
-    if kind == "gaussian" and not np.linalg.cond(array["root"]) < WORST_CONDITION:
-        raise _unreadable("the root of a proposal cannot be inverted")
-    if kind == "truncated":
-        off = np.abs(array["axes"].T @ array["axes"] - np.eye(dim)).max()
-        if not off < 1e-6 or not (array["low"] < array["high"]).all():
-            raise _unreadable("a box should have orthogonal axes, and low below high")
+    for name, count in axes.items():
+        _numbers(name, description[name], (dim,) * count)
+    if fault := read_proposal(description).fault():
+        raise _unreadable(fault)
 
 
 def _check_marginals(marginals: Any, dim: int) -> None:
@@ -174,6 +254,10 @@ def _keys(given: Mapping[Any, Any], wanted: set[str], where: str) -> None:
 
 
 def _numbers(what: str, values: Any, shape: tuple[int, ...], infinite: bool = False) -> np.ndarray:
+    if isinstance(values, np.ndarray):
+        if values.shape != shape or values.dtype != np.float64 or not np.isfinite(values).all():
+            raise _unreadable(f"{what} should be finite numbers of shape {shape}, not {values.dtype} of shape {values.shape}")
+        return values
     if not isinstance(values, list) or len(values) != shape[0]:
         raise _unreadable(f"{what} should be a list of {shape[0]}")
     if len(shape) > 1:
@@ -194,8 +278,8 @@ def _number(what: str, value: Any, infinite: bool) -> float:
 
 
 def _rows(rows: Any) -> np.ndarray:
-    if not isinstance(rows, np.ndarray) or rows.dtype != np.float64 or not np.isfinite(rows).all():
-        raise _unreadable("the draws should be finite numbers of type float64")
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype != np.float64 or not np.isfinite(rows).all():
+        raise _unreadable("the draws should be finite numbers of type float64, one draw a row")
     return rows
 
 

@@ -32,8 +32,6 @@ Bounds = Float[np.ndarray, "dim 2"]
 FEWEST = 100
 FEWEST_EACH = 10
 """So many draws at least, in all and for each parameter."""
-WRITTEN = 10_000
-"""Up to so many numbers a description holds the draws themselves (200 kB); beyond, their count and fingerprint."""
 Y_MAX = 700.0
 """exp(Y_MAX) is finite."""
 
@@ -61,8 +59,8 @@ class Whitened:
         """The draws, or an error that says where they are."""
         if self.rows is None:
             raise ScorefoldError(
-                f"expected the draws that this prior was made from; got only their number, {self.count}, as descriptions hold "
-                f"at most {WRITTEN} values. Make the prior again with Prior.from_draws."
+                f"expected the draws that this prior was made from; got only their number, {self.count}: the file that it "
+                "comes from is without them. Make the prior again with Prior.from_draws."
             )
         return self.rows
 
@@ -73,8 +71,7 @@ class Whitened:
         return rows[np.concatenate([*rounds, np.zeros(0, int)])[:count]]
 
     def describe(self) -> dict[str, Any]:
-        """Map, number and fingerprint, and the draws if they are few."""
-        few = None if self.rows is None or self.rows.size > WRITTEN else self.rows.tolist()
+        """Map, number and fingerprint; the draws are kept beside it."""
         return {
             "kind": "draws",
             "bounds": [[end if np.isfinite(end) else str(end) for end in pair] for pair in self.bounds.tolist()],
@@ -82,14 +79,12 @@ class Whitened:
             "factor": self.L.tolist(),
             "count": self.count,
             "sha256": self.sha256,
-            "draws": few,
         }
 
     @classmethod
-    def described(cls, description: Mapping[str, Any]) -> "Whitened":
-        """The law that gave this description; without the draws if they were many."""
+    def described(cls, description: Mapping[str, Any], rows: Rows | None) -> "Whitened":
+        """The law that gave this description, with its draws or without."""
         bounds, mean, L = (np.array(description[k], np.float64) for k in ("bounds", "mean", "factor"))
-        rows = None if description["draws"] is None else np.array(description["draws"], np.float64)
         dim, count, sha256 = len(mean), description["count"], description["sha256"]
         if bounds.shape != (dim, 2) or L.shape != (dim, dim) or not (np.isfinite(mean).all() and np.isfinite(L).all()):
             raise ScorefoldError(f"bounds, mean and factor do not belong together: {bounds.shape}, {mean.shape}, {L.shape}")

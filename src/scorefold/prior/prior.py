@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.prior.known_by_draws import Whitened, bounds_of, checked_draws, fit_draws
-from scorefold.prior.marginals import Marginals, described, marginal, pairs_of
+from scorefold.prior.marginals import Marginals, marginal, pairs_of
 from scorefold.prior.multivariate_normal import Gaussian, mean_and_cov
 from scorefold.prior.normal_space import Values
-from scorefold.prior.proposal import Proposal, Proposed, read_proposal
+from scorefold.prior.proposal import Proposal, Proposed
 from scorefold.types import Float
 
 CHUNK = 65_536
@@ -49,7 +48,7 @@ class Prior:
             self.names = _checked_names([name for name, _ in pairs], len(pairs))
             self._law = Marginals([marginal(name, law) for name, law in pairs])
         else:
-            ready = isinstance(distribution, Whitened | Proposed)
+            ready = isinstance(distribution, Gaussian | Whitened | Proposed)
             law = distribution if ready else Gaussian(*mean_and_cov(distribution))
             self.names = _names_or_default(names, len(law.bounds))
             self._law = law
@@ -159,29 +158,6 @@ class Prior:
     def describe(self) -> dict[str, Any]:
         """Kind, names and parameters, as strict JSON can hold them (an infinite bound is the word "inf")."""
         return {"names": list(self.names), **self._law.describe()}
-
-    @classmethod
-    def from_description(cls, description: Mapping[str, Any]) -> "Prior":
-        """The prior that gave this description."""
-        try:
-            kind, names = description["kind"], description["names"]
-            if kind == "marginals":
-                laws = [described(**marginal) for marginal in description["marginals"]]
-                return cls(list(zip(names, laws, strict=True)))
-            if kind == "multivariate normal":
-                return cls(stats.multivariate_normal(description["mean"], description["cov"]), names=names)
-            if kind == "proposal":
-                return cls.from_description({"names": names, **description["prior"]}).proposing(
-                    read_proposal(description["proposal"])
-                )
-            if kind == "draws":
-                return cls(Whitened.described(description), names=names)
-            raise ScorefoldError(f"{kind!r} is not a kind of prior")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ScorefoldError(
-                "expected a description that Prior.describe() gave; got one that cannot be read "
-                f"({type(error).__name__}: {error}). If it comes from a file, the file has been changed."
-            ) from error
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Prior) and self.describe() == other.describe()

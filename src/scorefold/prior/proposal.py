@@ -19,19 +19,23 @@ from scipy import special
 from scorefold.prior.marginals import Marginals
 from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.normal_space import U_MAX, Values
+from scorefold.types import Float
 
 WIDE = 4.0
 """Truncated: beyond that many sd the prior is not cut."""
 FARTHEST = 8.0
 """Truncated: no w goes farther, or Φ(w) would be 1."""
+LARGEST_NUMBER = 1e6
+WORST_CONDITION = 1e12
+"""What a proposal from a file may hold, in the space where θ is standard normal."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianProposal:
     """u = m + A w."""
 
-    mean: np.ndarray
-    root: np.ndarray
+    mean: Float[np.ndarray, "dim"]
+    root: Float[np.ndarray, "dim dim"]
     """A"""
 
     farthest = U_MAX
@@ -67,6 +71,12 @@ class GaussianProposal:
         variances, axes = np.linalg.eigh(self.root @ self.root.T)
         return axes[:, variances < 0.999]
 
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        if not _within(self.mean, self.root):
+            return f"a proposal should be within ±{LARGEST_NUMBER:.0e}, where θ is standard normal"
+        return "" if np.linalg.cond(self.root, 1) < WORST_CONDITION else "the root of a proposal cannot be inverted"
+
     def describe(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {"kind": "gaussian", "mean": self.mean.tolist(), "root": self.root.tolist()}
@@ -76,10 +86,10 @@ class GaussianProposal:
 class TruncatedProposal:
     """The prior inside a box."""
 
-    axes: np.ndarray
+    axes: Float[np.ndarray, "dim dim"]
     """V, orthogonal; one axis a column"""
-    low: np.ndarray
-    high: np.ndarray
+    low: Float[np.ndarray, "dim"]
+    high: Float[np.ndarray, "dim"]
 
     farthest = FARTHEST
 
@@ -122,6 +132,13 @@ class TruncatedProposal:
     def narrow(self) -> np.ndarray:
         """(dim, narrow) directions of w along which this is narrower than the prior."""
         return np.eye(len(self.low))[:, (self.low > -WIDE) | (self.high < WIDE)]
+
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        if not _within(self.axes, self.low, self.high):
+            return f"a proposal should be within ±{LARGEST_NUMBER:.0e}, where θ is standard normal"
+        off = np.abs(self.axes.T @ self.axes - np.eye(len(self.low))).max()
+        return "" if off < 1e-6 and (self.low < self.high).all() else "a box should have orthogonal axes, and low below high"
 
     def describe(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -183,3 +200,7 @@ def read_proposal(description: Any) -> Proposal:
 
 def _log_normal(u: Values) -> np.ndarray | np.float64:
     return -np.square(u).sum(axis=-1) / 2 - u.shape[-1] / 2 * np.log(2 * np.pi)
+
+
+def _within(*arrays: np.ndarray) -> bool:
+    return all(bool(np.abs(array).max() <= LARGEST_NUMBER) for array in arrays)

@@ -24,6 +24,10 @@ class Correction(eqx.Module):
     offset: Float[Array, "knots dim"]
     slope: Float[Array, "knots dim dim"]
 
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        return "" if bool(jnp.all(jnp.diff(self.t) > 0)) else "levels should rise"
+
     def symmetric(self) -> "Correction":
         """With a mean that is a gradient."""
         return Correction(self.t, self.gate, self.offset, (self.slope + jnp.swapaxes(self.slope, 1, 2)) / 2)

@@ -40,6 +40,11 @@ class GaussianBase(eqx.Module):
     smallest: int = eqx.field(static=True, default=1)
     """The first row's set size: 0 where the prior is learned, as the empty set's posterior."""
 
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        good = bool(jnp.all((self.variances > 0) & (self.variances <= 1)))
+        return "" if good else "variances should be above 0 and at most 1"
+
     def mean(self, x_mean: Float[Array, "x"], size: Int[Array, ""]) -> Float[Array, "dim"]:
         """μ(X)."""
         return self._of(self.weight, size) @ x_mean + self._of(self.offset, size)

@@ -41,6 +41,11 @@ class Choice(NamedTuple):
     error: dict[int, float]
     """Its standard error."""
 
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        judged = set(self.score) == set(self.error) and self.set_size in self.score and min(self.score) >= 1
+        return "" if self.n >= 1 and judged else "every size of sets should have a score and an error"
+
     def why(self, n: int, set_size: int) -> str:
         """Why n observations are cut into sets of at most `set_size`."""
         others = ", ".join(f"m = {m}: +{self.score[m]:.2g} ± {self.error[m]:.1g}" for m in self.score if m != self.set_size)

@@ -79,6 +79,13 @@ class Standardize(eqx.Module):
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
 
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        known = self.straight is None or bool(
+            jnp.all((self.straight.kind >= 0) & (self.straight.kind < len(KINDS)) & (self.straight.unit > 0))
+        )
+        return "" if known and bool(jnp.all(self.scale > 0)) else "scales and units should be above 0, and maps known ones"
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """The map of every feature, by name."""

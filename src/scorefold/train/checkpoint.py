@@ -1,7 +1,7 @@
 """Training that survives: its whole state in a folder, now and then and when it is asked to stop.
 
     FOLDER/lock                  held while training runs
-    FOLDER/round-000012/         config.json and weights.safetensors, as models have them (`disk/model.py`)
+    FOLDER/round-000012/         config.json and weights.safetensors, as models have them (`disk/folder.py`)
 
 The state after round i is everything that round i + 1 depends on besides the simulations: the order of the data and all noise
 of a round are a pure function of (seed, round), so training that goes on from a checkpoint ends with the same bits as one that
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.disk import folder as model
-from scorefold.disk import strict
+from scorefold.disk import strict, trees
 from scorefold.disk.tensors import Spec
 from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning
 
@@ -75,9 +75,9 @@ class Checkpoint(NamedTuple):
             self._compare(config["fingerprint"])
             done = strict.whole(config["round"], "the round", number, number)
             since = strict.whole(config["since"], "the rounds since", 0, MOST_ROUNDS)
-            expected = _named(like)
+            expected = trees.named(like)
             specs = {name: _spec(name, value, done) for name, value in expected.items()}
-            arrays = found.arrays(specs, finite=False)
+            arrays = found.arrays(specs)
         leaves = [_as(value, arrays[name]) for name, value in expected.items()]
         return State(done, since, config["done"] is True, jax.tree.unflatten(jax.tree.structure(like), leaves))
 
@@ -96,9 +96,8 @@ class Checkpoint(NamedTuple):
     def write(self, state: State) -> None:
         """Keep the state; if the disk does not want it, say so and let training go on."""
         config = {"fingerprint": dict(self.fingerprint), "round": state.round, "since": state.since, "done": state.done}
-        arrays = {name: np.asarray(value) for name, value in _named(state.arrays).items()}
         try:
-            model.write(self.folder / f"round-{state.round:06d}", FORMAT, config, arrays)
+            model.write(self.folder / f"round-{state.round:06d}", FORMAT, config, trees.arrays_of(state.arrays))
             for _, folder in sorted(_rounds(self.folder))[:-KEPT]:
                 shutil.rmtree(folder)
         except OSError as error:
@@ -174,17 +173,12 @@ def _rounds(folder: Path) -> list[tuple[int, Path]]:
     return [(int(match[1]), path) for match, path in found if match]
 
 
-def _named(tree: Any) -> dict[str, Any]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-
-
 def _spec(name: str, value: Any, rounds: int) -> Spec:
     """The arrays as they are, the losses as long as they would be after so many rounds."""
     shape = tuple(value.shape)
     if isinstance(value, np.ndarray):
         shape = (*shape[:-1], rounds if name.endswith("train") else rounds + 1)
-    return Spec(shape, np.dtype(value.dtype))
+    return Spec(shape, np.dtype(value.dtype), finite=False)
 
 
 def _as(like: Any, value: np.ndarray) -> Any:

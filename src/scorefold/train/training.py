@@ -2,13 +2,14 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.types import MAY_BE_NAN, Float, Int
 
 STEPS_A_ROUND = 50
 MOST_UNSEEN = 20_000
@@ -54,12 +55,12 @@ class Training:
 class History(NamedTuple):
     """What happened in training; one row per member kept."""
 
-    train: np.ndarray
-    """(members, rounds) mean training loss of each round"""
-    validation: np.ndarray
-    """(members, rounds + 1) validation loss before each round, and at the end"""
-    kept: np.ndarray
-    """(members,) index into `validation` of the weights kept"""
+    train: Annotated[Float[np.ndarray, "members rounds"], MAY_BE_NAN]
+    """Mean training loss of each round."""
+    validation: Annotated[Float[np.ndarray, "members validations"], MAY_BE_NAN]
+    """Validation loss before each round, and at the end."""
+    kept: Int[np.ndarray, "members"]
+    """Index into `validation` of the weights kept."""
     epochs_a_round: int
     learning_rate: float
     """The one kept."""
@@ -67,6 +68,13 @@ class History(NamedTuple):
     """Mean best validation loss of each learning rate."""
     skipped: int
     """Updates left out because a gradient was not finite."""
+
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        rounds, validations = self.train.shape[1], self.validation.shape[1]
+        if validations != rounds + 1 or not ((self.kept >= 0) & (self.kept < validations)).all():
+            return "there should be one more validation loss than rounds, and the kept one among them"
+        return "" if self.epochs_a_round >= 1 else "a round should have one epoch or more"
 
 
 class Pace(NamedTuple):

@@ -1,7 +1,6 @@
 """Every distribution the prior takes, against a battery of properties; then every refusal."""
 
 import ast
-import json
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -185,16 +184,6 @@ def test_log_prob_is_numpyros(key):
     prior, law = Prior({"a": NUMPYRO_LAWS[key]}), NUMPYRO_LAWS[key]
     theta = prior.sample(200, seed=2)
     np.testing.assert_allclose(prior.log_prob(theta), law.log_prob(theta[:, 0]), rtol=1e-4, atol=1e-4)
-
-
-@every_prior
-def test_description_goes_through_strict_json(key):
-    prior = PRIORS[key]()
-    again = Prior.from_description(json.loads(json.dumps(prior.describe(), allow_nan=False)))
-    assert again == prior
-    assert again.names == prior.names
-    np.testing.assert_array_equal(again.bounds, prior.bounds)
-    np.testing.assert_array_equal(again.sample(10, seed=0), prior.sample(10, seed=0))
 
 
 def test_normal_and_lognormal_are_exact():
@@ -387,32 +376,3 @@ def test_refused_with_advice(key):
     call, message = REFUSED[key]
     with pytest.raises(ScorefoldError, match=message):
         call()
-
-
-def marginal(distribution="norm", **parameters):
-    one = {"distribution": distribution, "parameters": parameters}
-    return {"kind": "marginals", "names": ["a"], "marginals": [one]}
-
-
-@pytest.mark.parametrize(
-    ("description", "message"),
-    [
-        (marginal("poisson", mu=3), "'poisson' is not a continuous"),
-        (marginal("__doc__"), "'__doc__' is not a continuous"),
-        (marginal("kstest"), "'kstest' is not a continuous"),
-        (marginal("norm", loc="x"), "could not convert"),
-        (marginal("norm", scale=-1), "Scales must be positive"),
-        (marginal("norm", seed=1), "TypeError"),
-        (marginal("gamma"), "TypeError"),
-        ({**marginal(), "names": []}, "zip"),
-        ({**marginal(), "names": [1]}, "different names"),
-        ({**marginal(), "kind": "mixture"}, "'mixture' is not a kind of prior"),
-        ({"kind": "marginals"}, "KeyError: 'names'"),
-        ({"kind": "multivariate normal", "names": ["a"], "mean": [0], "cov": [[-1]]}, "positive"),
-        ({"kind": "multivariate normal", "names": ["a"], "mean": [0, 0], "cov": [[1]]}, "cannot be read"),
-        ({}, "KeyError"),
-    ],
-)
-def test_bad_descriptions_are_refused(description, message):
-    with pytest.raises(ScorefoldError, match=message):
-        Prior.from_description(description)

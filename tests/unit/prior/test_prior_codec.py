@@ -13,7 +13,8 @@ from scipy.stats._distr_params import distcont
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.prior.codec import KEYS, LAWS, arrays, describe, restore
+from scorefold.prior.codec import KEYS, LAWS, arrays, describe, from_parts, parts, restore, shapes, size
+from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
 
 RNG = np.random.default_rng(0)
 DRAWS = RNG.normal(size=(20_000, 2)) @ [[1.0, 0.4], [0.0, 0.7]]
@@ -28,6 +29,8 @@ PRIORS = {
     "NumPyro's multivariate": lambda: Prior(dist.MultivariateNormal(np.zeros(2), np.array([[2.0, 0.6], [0.6, 1.0]]))),
     "draws": lambda: Prior.from_draws(DRAWS, names=["a", "b"]),
     "draws within bounds": lambda: Prior.from_draws(np.exp(DRAWS), bounds={"theta_1": (0, np.inf)}),
+    "a proposal": lambda: PRIORS["marginals"]().proposing(GaussianProposal(np.array([0.1, 0.2, 0.3]), 0.1 * np.eye(3))),
+    "a box": lambda: PRIORS["multivariate"]().proposing(TruncatedProposal(np.eye(2), np.full(2, -0.5), np.ones(2))),
     **{name: (lambda name=name: Prior({"a": getattr(stats, name)(*EXAMPLES[name])})) for name in LAWS},
 }
 
@@ -49,6 +52,29 @@ def test_what_is_written_comes_back_bit_for_bit(key):
     np.testing.assert_array_equal(again.bounds, prior.bounds)
     np.testing.assert_array_equal(again.sample(50, seed=3), prior.sample(50, seed=3))
     assert describe(again) == describe(prior)
+    assert repr(again) == repr(prior)
+
+
+@pytest.mark.parametrize("key", ["marginals", "multivariate", "draws", "draws within bounds", "a proposal", "a box"])
+def test_the_same_with_vectors_and_matrices_apart(key):
+    prior = PRIORS[key]()
+    description, apart = parts(prior)
+    description = json.loads(json.dumps(description, allow_nan=False))
+    assert shapes(description) == {name: array.shape for name, array in apart.items()}
+    assert size(description) == (prior.dim, prior.has_density)
+    again = from_parts(description, apart)
+    assert again == prior
+    np.testing.assert_array_equal(again.sample(50, seed=3), prior.sample(50, seed=3))
+    for name, array in apart.items():
+        wrong = [np.full_like(array, np.nan), array[..., :-1], array.astype(np.float32)]
+        for other in wrong:
+            with pytest.raises(ScorefoldError, match="cannot be taken up"):
+                from_parts(description, {**apart, name: other})
+        top, _, own = name.rpartition(".")
+        inside = {**description[top], own: [0.0]} if top else {}
+        twice = {**description, top: inside} if top else {**description, own: [0.0]}
+        with pytest.raises(ScorefoldError, match=r"should be among the arrays|unknown here: 'draws'"):
+            from_parts(twice, apart)
 
 
 def test_the_laws_are_scipys_own_and_have_no_second_entry():
@@ -156,7 +182,7 @@ def test_only_objects_are_descriptions(wrong):
     [
         ({"draws": DRAWS[:-1]}, "fingerprint"),
         ({"draws": DRAWS + 1}, "fingerprint"),
-        ({"draws": DRAWS.ravel()}, "fingerprint"),
+        ({"draws": DRAWS.ravel()}, "one draw a row"),
         ({"draws": DRAWS.astype(np.float32)}, "float64"),
         ({"draws": np.where(DRAWS > 0, np.nan, DRAWS)}, "finite"),
         ({"draws": DRAWS, "more": DRAWS}, "no arrays named more"),

@@ -8,6 +8,7 @@ from scipy import integrate, stats
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError
+from scorefold.prior.codec import restore
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal, whole
 
 PRIOR = sf.Prior({"a": stats.lognorm(0.5), "b": stats.uniform(-1, 2)})
@@ -64,7 +65,7 @@ def test_the_whole_prior_is_the_prior():
 @pytest.mark.parametrize("name", PROPOSALS)
 def test_descriptions(name):
     prior = PRIOR.proposing(PROPOSALS[name])
-    again = sf.Prior.from_description(json.loads(json.dumps(prior.describe())))
+    again = restore(json.loads(json.dumps(prior.describe())))
     assert again == prior
     assert np.array_equal(again.from_normal(W), prior.from_normal(W))
     assert "proposal" in repr(prior)

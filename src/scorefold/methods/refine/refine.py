@@ -67,7 +67,7 @@ class _Job(NamedTuple):
     @property
     def set_size(self) -> int:
         """As the start was trained."""
-        return self.start.ensemble.network.shape.largest_set
+        return self.start.largest_set
 
     @property
     def share(self) -> int:
@@ -104,7 +104,7 @@ def refine(
     """Rounds that locate the posterior, and a last one that trains where it is; see `Posterior.refine`."""
     x = start.checked(x_obs)
     _check(start, plan, sims)
-    size = start.ensemble.network.shape.largest_set
+    size = start.largest_set
     job = _Job(start, x, simulator, plan, [] if sims is None else [(whole(start.prior.dim), split(sims, size))])
     at = _Progress(_start(start, x, plan.seed), plan.budget)
     while True:
@@ -160,9 +160,7 @@ def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) ->
         seen = summaries.join(job.x) if summaries else job.x
         drawn, fit = draw_in_region(local, seen, DRAWS, (plan.seed, len(at.done) + 1))
     done = [*at.done, _round(at.latest, drawn.u, fit, made, local.ensemble.correction, locating=False)]
-    refined = _refined(start, local, summaries, job.x, done)
-    object.__setattr__(refined, "made", _made(start.made, plan.seed, done))
-    return refined
+    return _refined(start, local, summaries, job.x, done, _made(start.made, plan.seed, done))
 
 
 def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
@@ -174,7 +172,12 @@ def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
 
 
 def _refined(
-    start: ComposedPosterior, local: ComposedPosterior, summaries: Summaries | None, x: np.ndarray, done: list[Round]
+    start: ComposedPosterior,
+    local: ComposedPosterior,
+    summaries: Summaries | None,
+    x: np.ndarray,
+    done: list[Round],
+    made: Made | None,
 ) -> RefinedPosterior:
     """The last round, or what there was before if that does not count."""
     last = done[-1]
@@ -188,7 +191,7 @@ def _refined(
         )
     agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
     kept, joined = (start, None) if last.lost_mode else (local, summaries)
-    return RefinedPosterior(start.prior, kept.method, kept.history, start.shape, kept, joined, len(x), tuple(done), agreed)
+    return RefinedPosterior(start.prior, start.shape, kept, joined, len(x), tuple(done), agreed, made)
 
 
 def _check(start: ComposedPosterior, plan: Refining, sims: Simulations | None) -> None:

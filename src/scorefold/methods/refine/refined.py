@@ -1,37 +1,29 @@
 """A posterior for one data set: the scores of the region that refinement ended in (`refine.py`), and how it came there.
 
-On disk it is the region's posterior as any composed one, and beside it the rounds with their regions, and the start, if the
+It is made of the region's posterior, a composed one like any other, the rounds with their regions, and the start, if the
 region's scores see observations through it.
 """
 
 import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Rule
-from scorefold.disk import strict
-from scorefold.disk.tensors import Arrays, Spec
-from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.region import Fit, fit_of
-from scorefold.methods.refine.score_summaries import Summaries, centre_of
+from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.composed import ComposedPosterior, Composition
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Frame, Posterior
+from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.prior import Prior
-from scorefold.prior import codec as described
-from scorefold.prior.proposal import GaussianProposal, Proposal, read_proposal, whole
+from scorefold.prior.proposal import GaussianProposal, Proposal, whole
 from scorefold.sample import Info, Sampler
-from scorefold.train.training import MOST_RUNS
-
-MOST_ROUNDS, MOST_CALLS = 1_000, 10**12
-SUMMARIES = "summaries."
-"""Before the names of the start's arrays."""
+from scorefold.train.training import History
 
 
 class Round(NamedTuple):
@@ -71,32 +63,6 @@ class Round(NamedTuple):
             f"factor {np.exp(self.widths):.2f}"
         )
 
-    def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {
-            **self._asdict(),
-            "proposal": self.proposal.describe(),
-            "fit": {**self.fit._asdict(), "widths": list(self.fit.widths)},
-        }
-
-    @classmethod
-    def read(cls, value: Any, dim: int) -> "Round":
-        """From JSON that is not to be trusted."""
-        value = strict.keys(value, cls._fields, "a round")
-        described.check_proposal(value["proposal"], dim)
-        fit = strict.keys(value["fit"], Fit._fields, "how the draws lie in a region")
-        widths = [strict.number(v, "a width") for v in strict.listed(fit["widths"], "the widths", 2)]
-        if len(widths) != 2:
-            raise ModelError(f"expected a smallest and a largest width; got {widths}")
-        counts: dict[str, Any] = {
-            name: strict.whole(value[name], name, 0, MOST_CALLS) for name in ("simulations", "failed", "cases", "reused")
-        }
-        flags: dict[str, Any] = {name: strict.flag(value[name], name) for name in ("locating", "several_modes", "lost_mode")}
-        numbers: dict[str, Any] = {name: strict.number(value[name], name) for name in ("gate", "shift", "widths")}
-        far, mean = (strict.number(fit[name], name) for name in ("far", "mean"))
-        region = read_proposal(value["proposal"])
-        return cls(proposal=region, fit=Fit(far, mean, (widths[0], widths[1])), **counts, **flags, **numbers)
-
 
 class Refinement(NamedTuple):
     """How draws were made, and the rounds before."""
@@ -120,8 +86,6 @@ class RefinedPosterior(Posterior):
     """A posterior for one data set and its neighbourhood: it knows only the region where that data set's posterior is."""
 
     prior: Prior
-    method: Any
-    history: Any
     shape: tuple[int, ...]
     local: ComposedPosterior
     """Of the last round that counts, in its proposal's own space; the start where no round counts."""
@@ -131,61 +95,33 @@ class RefinedPosterior(Posterior):
     """In the data set that it is for."""
     rounds: tuple[Round, ...]
     agreed: bool
+    made: Made | None = None
 
     kind: ClassVar[str] = "refined"
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
 
-    def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """The region's posterior and the rounds."""
-        config, arrays = self.local.parts()
-        summaries = None
-        if self.summaries is not None:
-            start, more = self.summaries.start.parts()
-            summaries = {"members": self.summaries.start.method.training.members, "start": start}
-            arrays = {**arrays, **{SUMMARIES + name: array for name, array in more.items()}}
-        refinement = {
-            "local": config,
-            "summaries": summaries,
-            "region": self.local.prior.proposal and self.local.prior.proposal.describe(),
-            "observations": int(self.n),
-            "rounds": [one.describe() for one in self.rounds],
-            "agreed": bool(self.agreed),
-        }
-        return refinement, arrays
+    @property
+    def method(self) -> Any:  # type: ignore[override]
+        """The settings of the region's posterior."""
+        return self.local.method
 
-    @classmethod
-    def expected(cls, frame: Frame, config: Mapping[str, Any]) -> dict[str, Spec]:
-        """The arrays of the region's posterior."""
-        strict.keys(config, ("local", "summaries", "region", "observations", "rounds", "agreed"), "what was refined")
-        strict.whole(config["observations"], "the observations", 1, MOST_CALLS)
-        strict.flag(config["agreed"], "whether rounds agree")
-        if not strict.listed(config["rounds"], "the rounds", MOST_ROUNDS) or not hasattr(frame.method, "network_shape"):
-            raise ModelError("expected a method of composed scores and one round at least")
-        for one in config["rounds"]:
-            Round.read(one, frame.dim)
-        if config["region"] is not None:
-            described.check_proposal(config["region"], frame.dim)
-        start = _start_frame(frame, config)
-        if start is None:
-            return ComposedPosterior.expected(frame, config["local"])
-        more = ComposedPosterior.expected(start, config["summaries"]["start"])
-        own = ComposedPosterior.expected(_joined(frame), config["local"])
-        return {**own, **{SUMMARIES + name: spec for name, spec in more.items()}}
+    @property
+    def history(self) -> History:  # type: ignore[override]
+        """How its training went."""
+        return self.local.history
 
-    @classmethod
-    def from_parts(cls, prior: Prior, frame: Frame, config: Mapping[str, Any], arrays: Arrays) -> "RefinedPosterior":
-        """The posterior again."""
-        region = None if config["region"] is None else read_proposal(config["region"])
-        own = prior if region is None else prior.proposing(region)
-        start, summaries = _start_frame(frame, config), None
-        if start is not None and region is not None:
-            more = {name.removeprefix(SUMMARIES): array for name, array in arrays.items() if name.startswith(SUMMARIES)}
-            before = ComposedPosterior.from_parts(prior, start, config["summaries"]["start"], more)
-            summaries = Summaries(before, centre_of(region, frame.dim))
-        local = ComposedPosterior.from_parts(own, frame if start is None else _joined(frame), config["local"], arrays)
-        rounds = tuple(Round.read(one, frame.dim) for one in config["rounds"])
-        about = config["observations"], rounds, config["agreed"]
-        return cls(prior, frame.method, local.history, frame.shape, local, summaries, *about)
+    def fault(self) -> str:
+        """Parts that do not belong together."""
+        if not self.rounds or self.n < 1:
+            return "there should be observations, and a round at least"
+        local, region, dim = self.local, self.local.prior.proposal, self.prior.dim
+        if local.prior != (self.prior if region is None else self.prior.proposing(region)):
+            return "the region's prior should be the prior, proposed from"
+        if self.summaries is None:
+            return "" if local.shape == self.shape else "the region's observations should be of the same shape"
+        start = self.summaries.start
+        joined = local.shape == (math.prod(self.shape) + dim,) and start.shape == self.shape and start.prior == self.prior
+        return "" if joined and region is not None else "a start, its region and their observations should belong together"
 
     def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "RefinedPosterior":
         """As `Posterior.using` says."""
@@ -220,25 +156,6 @@ class RefinedPosterior(Posterior):
             f"RefinedPosterior(for one data set of n = {self.n} and its neighbourhood, not for any other; {rounds}; "
             f"{'the last two agree' if self.agreed else 'the last two do not agree yet'})"
         )
-
-
-def _start_frame(frame: Frame, config: Mapping[str, Any]) -> Frame | None:
-    """Of the start, from JSON that is not to be trusted; None where nothing of it is kept."""
-    if config["summaries"] is None:
-        return None
-    summaries = strict.keys(config["summaries"], ("members", "start"), "the summaries")
-    if config["region"] is None or not isinstance(summaries["start"], dict):
-        raise ModelError("expected a region, and what was trained before, where there are summaries")
-    members = strict.whole(summaries["members"], "the members", 1, MOST_RUNS)
-    own = frame.method.training
-    return frame._replace(
-        method=replace(frame.method, training=replace(own, members=members, learning_rates=own.learning_rates[:1]))
-    )
-
-
-def _joined(frame: Frame) -> Frame:
-    """Of observations with their summaries."""
-    return frame._replace(shape=(math.prod(frame.shape) + frame.dim,))
 
 
 def draw_in_region(

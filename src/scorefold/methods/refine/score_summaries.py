@@ -23,6 +23,7 @@ from scorefold.posterior.composed import ComposedPosterior
 from scorefold.prior.proposal import Proposal
 from scorefold.score.standardize import standardized
 from scorefold.simulation.simulations import Simulations
+from scorefold.types import Float
 
 TOGETHER = 1_024
 """Observations whose scores are computed at a time."""
@@ -36,8 +37,8 @@ class Summaries(NamedTuple):
     """s for one region."""
 
     start: ComposedPosterior
-    centre: np.ndarray
-    """c (dim,)"""
+    centre: Float[np.ndarray, "dim"]
+    """c"""
 
     def join(self, x: np.ndarray) -> np.ndarray:
         """Observations (..., features) with s(x) behind them."""
