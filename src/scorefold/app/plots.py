@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scorefold.diagnostics.diagnose import posterior_predictive
+from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
-from scorefold.report import diagnosis_figures, figures
+from scorefold.report import diagnosis_figures, health_figures
 from scorefold.report.canvas import save
 from scorefold.report.corner import corner
+from scorefold.report.sequence_figure import sequence as sequence_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +48,7 @@ def sequence(
     clouds, counts = [_drawn(draws).theta for draws in many], [draws.n for draws in many]
     true = None if truth is None else np.asarray(truth, float)
     shown, exact = _prior(many[0]) if prior else None, [_cloud(one) for one in references]
-    return diagnosis_figures.sequence(clouds, counts, many[0].names, title, true, shown, exact)
+    return sequence_figure(clouds, counts, many[0].names, title, true, shown, exact)
 
 
 def training(posterior: Posterior, title: str = "") -> "Figure":
@@ -57,7 +58,7 @@ def training(posterior: Posterior, title: str = "") -> "Figure":
         raise ScorefoldError(
             f"expected a posterior with a history of training; got {type(posterior).__name__}. ABC has no training."
         )
-    return figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
+    return health_figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
 
 
 def sampler(draws: Draws, title: str = "") -> "Figure":
@@ -69,7 +70,7 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
             f"expected draws of composed scores (f-npse, pf-npse, npse), which go through levels; got {type(info).__name__}: "
             "draws.info says how these went."
         )
-    return figures.sampler_health(**{name: np.asarray(level) for name, level in levels.items()}, title=title)
+    return health_figures.sampler_health(**{name: np.asarray(level) for name, level in levels.items()}, title=title)
 
 
 def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":

@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_rows as say
-from scorefold.report.page import escaped, gallery, settings_table, table, whole
+from scorefold.report.page import escaped, gallery, scrolled, settings_table, table, whole
 
 CAPTIONS = {
     "ranks": "Ranks of the true parameters among the draws, less what is expected. A line that leaves the grey band is orange: "
@@ -46,18 +46,14 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
     body = [
         f'<p class="verdict {kind}">{escaped(words)}</p>',
         f'<p class="lead">{escaped(LEAD)} {escaped(say.data_sets(summary))}</p>',
-        "<section><h2>Each parameter</h2>", _scrolled(table(say.QUANTITIES, say.quantities(summary))),
+        "<section><h2>Each parameter</h2>", scrolled(table(say.QUANTITIES, say.quantities(summary))),
         f'<p class="quiet">{escaped(READING)}</p></section>',
-        "<section><h2>All parameters together</h2>", _scrolled(table(("joint test", "p", ""), say.tests(summary))),
+        "<section><h2>All parameters together</h2>", scrolled(table(("joint test", "p", ""), say.tests(summary))),
         '<p class="quiet">Each test alone fails in 5 % of cases if the posterior is right.</p></section>',
     ]  # fmt: skip
     if "observed" in summary:
-        found = _scrolled(table(("question", "p", ""), say.observed(summary)))
+        found = scrolled(table(("question", "p", ""), say.observed(summary)))
         body += ["<section><h2>The observed data set</h2>", found, '<div class="gallery">', *gallery(own, OBSERVED)]
         body += ["</div></section>"]
     body += ['<section><h2>Figures</h2><div class="gallery">', *gallery(others, CAPTIONS), "</div></section>"]
-    return [*body, "<section><h2>Settings</h2>", _scrolled(settings_table(summary["settings"])), "</section>"]
-
-
-def _scrolled(inner: str) -> str:
-    return f'<div class="scroll">{inner}</div>'
+    return [*body, "<section><h2>Settings</h2>", scrolled(settings_table(summary["settings"])), "</section>"]

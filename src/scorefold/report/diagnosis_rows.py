@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from scorefold.report.p_values import passes, written
 from scorefold.report.page import Row, Words
-from scorefold.report.summary import observations
+from scorefold.report.words import observations
 
-LEVEL = 0.05
 QUANTITIES = ("parameter", "verdict", "p", "sd\nratio", "shift\nin sd", "90 %\nholds", "contraction")
 TESTS = {
     "SBC": "all ranks (SBC)",
@@ -14,7 +14,7 @@ TESTS = {
     "highest density": "highest-density regions and ellipsoid",
     "TARP": "TARP, points near the data's prediction",
 }
-MOST = 3
+NAMED_OBSERVATIONS = 3
 """Influential observations that are named."""
 
 Summary = Mapping[str, Any]
@@ -40,7 +40,7 @@ def data_sets(summary: Summary) -> str:
 
 def caveat(summary: Summary) -> str:
     """Tests that failed although the verdict is good, and what to make of them."""
-    failed = [words for name, words in TESTS.items() if summary["p"][name] < LEVEL]
+    failed = [words for name, words in TESTS.items() if not passes(summary["p"][name])]
     if not summary["good"] or not failed:
         return ""
     return f"But {' and '.join(failed)} failed, as in 5 % of cases if all is right: try another seed, or more data sets."
@@ -50,7 +50,7 @@ def quantities(summary: Summary) -> list[Row]:
     """A row for each parameter and for the data-dependent quantity."""
     rows: list[Row] = []
     for name, one in summary["quantities"].items():
-        row: list[str | Words] = [name, Words(one["verdict"], one["good"]), p_value(one["p"])]
+        row: list[str | Words] = [name, Words(one["verdict"], one["good"]), written(one["p"])]
         if name in summary["contraction"]:
             held, learned = summary["coverage of 90 % intervals"][name], summary["contraction"][name]
             row += [f"{one['sd ratio']:.2f}", f"{-one['low by']:+.2f}", f"{held:.0%}", f"{learned:.2f}"]
@@ -61,7 +61,7 @@ def quantities(summary: Summary) -> list[Row]:
 def tests(summary: Summary) -> list[Row]:
     """A row for each joint test."""
     return [
-        (words, p_value(p), Words("passed" if p >= LEVEL else "FAILED", p >= LEVEL))
+        (words, written(p), Words("passed" if passes(p) else "FAILED", passes(p)))
         for words, p in ((words, summary["p"][name]) for name, words in TESTS.items())
     ]
 
@@ -72,7 +72,7 @@ def observed(summary: Summary) -> list[Row]:
 
     def row(words: str, name: str, right: str, wrong: str) -> Row:
         p = found["p"][name]
-        return words, p_value(p), Words(right if p >= LEVEL else wrong, p >= LEVEL)
+        return words, written(p), Words(right if passes(p) else wrong, passes(p))
 
     rows = [
         row("like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
@@ -85,11 +85,6 @@ def observed(summary: Summary) -> list[Row]:
     ]  # fmt: skip
     if found["influence"]:
         order = sorted(range(len(found["influence"])), key=lambda j: -found["influence"][j])
-        moves = ", ".join(f"{j} ({found['influence'][j]:.2f} sd)" for j in order[:MOST])
+        moves = ", ".join(f"{j} ({found['influence'][j]:.2f} sd)" for j in order[:NAMED_OBSERVATIONS])
         rows.append(("observations that move it most", "", Words(moves)))
     return rows
-
-
-def p_value(value: float) -> str:
-    """With three digits, or as small."""
-    return f"{value:.3f}" if value >= 0.0015 else "≤0.001"

@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, gallery, settings_table, table, whole
-from scorefold.report.summary import TASKS, health, observations
+from scorefold.report.words import TASK_LABELS, health, observations
 
 CAPTIONS = {
     "sequence": "The posterior as observations are added; dotted, the true one.",
@@ -24,7 +24,7 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str =
         trust = health(summary["converged"], summary["diverged"])
     except KeyError as error:
         raise ScorefoldError(f"expected the summary that `scorefold infer` writes; it has no {error}") from None
-    task = TASKS.get(settings["task"], settings["task"])
+    task = TASK_LABELS.get(settings["task"], settings["task"])
     asked = f"{settings['budget']:,} simulator calls, {settings['draws']:,} draws"
     lead = f"{task}: {settings['method']} on {asked} given {observations(settings['n'])}."
     rows = [

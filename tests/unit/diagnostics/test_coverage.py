@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conjugate import world
 
-from scorefold.diagnostics.coverage import KINDS, TOGETHER, coverage
+from scorefold.diagnostics.coverage import ALL_PARAMETERS, KINDS, coverage
 from scorefold.errors import ScorefoldError
 
 
@@ -14,7 +14,7 @@ def test_a_right_posterior_is_covered(kind, fault):
     # A p-value below 0.001 comes up once in 1,000; the rates are tested in test_sbc.py, on the same ranks.
     w = world(1, fault=fault)
     found = coverage(w.truth, w.draws, w.names, kind)
-    assert found.names == ("a", "b", TOGETHER)
+    assert found.names == ("a", "b", ALL_PARAMETERS)
     assert found.uniformity.p_value > 0.001
     assert found.at(0.5) == pytest.approx(np.full(3, 0.5), abs=0.12)  # four standard errors
 

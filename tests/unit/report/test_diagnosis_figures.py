@@ -8,7 +8,8 @@ from scorefold.diagnostics.coverage import coverage
 from scorefold.diagnostics.sbc import sbc
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_figures as figures
-from scorefold.report.canvas import ORANGE, save
+from scorefold.report.canvas import save
+from scorefold.report.palette import ORANGE
 
 
 def labels(figure):

@@ -23,7 +23,6 @@ from scorefold.posterior.rule_and_sampler import get_sampler
 PROTOCOL = 2
 """Counted up when the same description would give other results; which draws are kept for figures is no result."""
 SET_SIZE = 6
-LARGEST = 30
 FIRST_PARAMETERS, PARAMETERS_A_TRAINING = 1_000, 6
 SIZES = (1, 8, 14, 22, 30)
 BUDGETS = (1_000, 3_000, 10_000, 30_000)

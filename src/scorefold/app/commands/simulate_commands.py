@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.app.commands.usage import aloud
-from scorefold.errors import ScorefoldError
+from scorefold.app.commands.usage import known, warnings_shown
 
 if TYPE_CHECKING:
     from scorefold.simulation.store.store import Store
@@ -23,17 +22,14 @@ class Format(StrEnum):
 
 
 def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/simulating.md.")]) -> None:
-    """Simulate into a store as a TOML file says; run it again to continue."""
+    """Simulate into a store, as a TOML file says. Run it again to continue."""
     from scorefold.app import config as files
     from scorefold.simulation.simulate import simulate as run
 
-    try:
-        read = files.read(config)
-        prior, simulator = read.prior(), read.simulator()
-    except ScorefoldError as error:
-        raise typer.BadParameter(str(error), param_hint="CONFIG") from None
+    read = known("CONFIG", lambda: files.read(config))
+    prior, simulator = known("CONFIG", read.prior), known("CONFIG", read.simulator)
     settings = {key: value for key, value in read.simulate.items() if key != "store"}
-    with aloud():
+    with warnings_shown():
         try:
             sims = run(prior, simulator, **settings, progress=True, store=read.store)
         except KeyboardInterrupt:
@@ -73,7 +69,7 @@ def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
 
 @store_app.command()
 def verify(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
-    """Check every file of a store; exit status 1 if something was damaged or is missing."""
+    """Check every file of a store; the exit status is 1 if something is damaged or missing."""
     store = _open(path)
     stop = store.stop()
     missing = sum(b - a for a, b in store.missing(stop))
@@ -103,5 +99,5 @@ def export(
 def _open(path: Path) -> "Store":
     from scorefold.simulation.store.store import Store
 
-    with aloud():
+    with warnings_shown():
         return Store.open(path)
