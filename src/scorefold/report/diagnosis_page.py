@@ -13,20 +13,22 @@ CAPTIONS = {
     "the posterior is over-confident.",
     "highest_density": "The same for regions of highest density, which also notice a lost mode.",
     "tarp": "TARP: coverage of all parameters jointly, around points that depend on the data.",
-    "contraction": "What the data taught about each parameter, and how far the truth was from the posterior's mean: median, "
+    "contraction": "How much the data narrow each parameter, and how far the truth lies from the posterior's mean: median, "
     "half and 90 % of the data sets.",
 }
 OBSERVED = {
-    "predictive": "Data sets simulated from posterior draws, against the observed one. Orange marks are statistics that they "
-    "do not reach.",
-    "influence": "How far the posterior's mean would move without each observation, counted from 0.",
+    "predictive": "Data sets simulated from posterior draws, against the observed one. A statistic that they do not reach is "
+    "marked in orange.",
+    "influence": "How far the posterior's mean would move without each observation. Observations are counted from 0.",
 }
-LEAD = "Parameters were drawn from the prior and data simulated from them; could they have been among the posterior's draws?"
+LEAD = (
+    "Parameters were drawn from the prior, and data sets simulated from them. Could these parameters be draws of the posterior?"
+)
 
 READING = (
-    "The sd ratio is the width of the posterior over the right one, the shift that of its centre; read both only where p is "
-    "below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 where nothing was learned, "
-    "and 1 where everything is known."
+    "The sd ratio is the width of the posterior over the right one; the shift is how far its centre is off, in its own sd. "
+    "Read both only where p is below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 "
+    "where the posterior is as wide as the prior, and 1 where it is a point."
 )
 
 
@@ -49,7 +51,7 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
         "<section><h2>Each parameter</h2>", scrolled(table(say.QUANTITIES, say.quantities(summary))),
         f'<p class="quiet">{escaped(READING)}</p></section>',
         "<section><h2>All parameters together</h2>", scrolled(table(("joint test", "p", ""), say.tests(summary))),
-        '<p class="quiet">Each test alone fails in 5 % of cases if the posterior is right.</p></section>',
+        '<p class="quiet">Each test fails in 5 % of cases although the posterior is right.</p></section>',
     ]  # fmt: skip
     if "observed" in summary:
         found = scrolled(table(("question", "p", ""), say.observed(summary)))

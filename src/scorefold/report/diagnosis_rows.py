@@ -12,7 +12,7 @@ TESTS = {
     "SBC": "all ranks (SBC)",
     "coverage": "central intervals and ellipsoid",
     "highest density": "highest-density regions and ellipsoid",
-    "TARP": "TARP, points near the data's prediction",
+    "TARP": "TARP, around points near what the data predict",
 }
 NAMED_OBSERVATIONS = 3
 """Influential observations that are named."""
@@ -21,18 +21,18 @@ Summary = Mapping[str, Any]
 
 
 def verdict(summary: Summary) -> str:
-    """Over all."""
+    """The overall verdict, as a sentence."""
     words = summary["verdict"]
     return f"{words[0].upper()}{words[1:]}."
 
 
 def data_sets(summary: Summary) -> str:
-    """How many there were, and what became of the others."""
+    """How many data sets there were, and what became of those that were left out."""
     found = summary["data sets"]
     left_out = (
         ("failed", "with failed simulations were left out"),
         ("diverged", "diverged and were left out"),
-        ("not converged", "did not converge"),
+        ("not converged", "are used although the sampler did not converge"),
     )
     said = "".join(f"; {found[name]} {words}" for name, words in left_out if found[name])
     return f"{found['used']} data sets of {observations(summary['n'])}, {summary['draws']} draws each{said}."
@@ -43,7 +43,9 @@ def caveat(summary: Summary) -> str:
     failed = [words for name, words in TESTS.items() if not passes(summary["p"][name])]
     if not summary["good"] or not failed:
         return ""
-    return f"But {' and '.join(failed)} failed, as in 5 % of cases if all is right: try another seed, or more data sets."
+    return (
+        f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data sets."
+    )
 
 
 def quantities(summary: Summary) -> list[Row]:
@@ -67,7 +69,7 @@ def tests(summary: Summary) -> list[Row]:
 
 
 def observed(summary: Summary) -> list[Row]:
-    """What is said of the observed data set."""
+    """What was found out about the observed data set."""
     found = summary["observed"]
 
     def row(words: str, name: str, right: str, wrong: str) -> Row:
@@ -75,13 +77,13 @@ def observed(summary: Summary) -> list[Row]:
         return words, written(p), Words(right if passes(p) else wrong, passes(p))
 
     rows = [
-        row("like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
+        row("is it like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
         row("is its posterior right (local C2ST)?", "local C2ST", "right, as far as can be told",
             "WRONG here, whatever it is elsewhere"),
-        row("prior predictive", "prior predictive", "the prior's simulations reach it",
-            "the prior's simulations do NOT reach it"),
-        row("posterior predictive", "posterior predictive", "posterior simulations look like it",
-            "posterior simulations do NOT look like it"),
+        row("prior predictive", "prior predictive", "simulations from the prior reach it",
+            "simulations from the prior do NOT reach it"),
+        row("posterior predictive", "posterior predictive", "simulations from the posterior look like it",
+            "simulations from the posterior do NOT look like it"),
     ]  # fmt: skip
     if found["influence"]:
         order = sorted(range(len(found["influence"])), key=lambda j: -found["influence"][j])

@@ -6,7 +6,7 @@ FALSE_ALARMS = 0.05
 
 def passes(p: float) -> bool:
     """Whether a test has found nothing."""
-    return p >= FALSE_ALARMS
+    return bool(p >= FALSE_ALARMS)
 
 
 def written(p: float) -> str:

@@ -71,8 +71,8 @@ def scrolled(inner: str) -> str:
 
 
 def settings_table(settings: Mapping[str, Any]) -> str:
-    """What was asked for."""
-    return table(("setting", ""), [(name, shown(value)) for name, value in settings.items()])
+    """The settings of a run, as a table."""
+    return table(("setting", "value"), [(name.replace("_", " "), shown(value)) for name, value in settings.items()])
 
 
 def gallery(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> list[str]:

@@ -33,9 +33,9 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
         lines = [
             (np.asarray(cloud, float)[:, k], shade, f"n = {n}") for cloud, n, shade in zip(clouds, counts, shades, strict=True)
         ]
-        _draw_panel(axes, lines, None if prior is None else prior[:, k], None if truth is None else float(truth[k]))
         for cloud, shade in zip(references, shades, strict=False):
             axes.plot(*marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.2, ls=DOTTED)
+        _draw_panel(axes, lines, None if prior is None else prior[:, k], None if truth is None else float(truth[k]))
         axes.set_xlabel(names[k])
     for axes in panels[shown:]:
         axes.set_visible(False)

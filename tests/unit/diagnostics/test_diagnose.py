@@ -8,7 +8,7 @@ import conjugate
 import jax
 import numpy as np
 import pytest
-from exact_posteriors import Analytic, folded, simulator
+from exact_posteriors import Analytic, Looped, folded, simulator
 from rich.console import Console
 
 import scorefold as sf
