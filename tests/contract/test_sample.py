@@ -18,7 +18,7 @@ from scipy import stats
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Diffused, Tempered
 from scorefold.noise import Level, levels
-from scorefold.posterior.composed import pilot_precisions
+from scorefold.posterior.pilots import pilot_precisions
 from scorefold.sample import DDIM, SAMPLERS, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.sample.health import conclude, identities
 from scorefold.sample.self_tuned import LARGEST_VARIANCE, neighbours, preconditioner

@@ -11,15 +11,15 @@ import pytest
 from scorefold.errors import ScorefoldError
 from scorefold.train import loop
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.loop import Lesson, Objective, train
+from scorefold.train.loop import Objective, train
 from scorefold.train.training import Training
-from scorefold.train.training_set import Stream, folds, held_out
+from scorefold.train.training_set import Stream, TrainingSet, folds
 
 COUNT = 500
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(COUNT)
 CASES = (jnp.asarray(X), jnp.asarray(3 * X - 1 + 0.1 * RNG.standard_normal(COUNT)))
-UNSEEN = held_out(folds(np.arange(COUNT), 0), 2)
+FOLD, NOTHING = folds(np.arange(COUNT), 0), np.zeros((COUNT, 1))
 TRAINING = Training(members=2, learning_rates=(1e-4, 3e-2), steps=300, weight_decay=0.0, average=0.9)
 
 
@@ -40,8 +40,8 @@ def broken(network, fixed, cases, key):
 
 
 def trained(seed=0, loss=squares):
-    lesson = Lesson(CASES, jnp.zeros(()), UNSEEN, seed)
-    return train(Objective(Slope, (1,), loss, loss), [lesson], TRAINING, base=True)[0]
+    data = TrainingSet(NOTHING, CASES, FOLD, seed)
+    return train(Objective(Slope, (1,), loss, loss), [data], [jnp.zeros(())], TRAINING, base=True)[0]
 
 
 def test_it_finds_the_line_with_the_better_learning_rate():
@@ -63,9 +63,9 @@ def test_it_learns_from_blocks_that_stream_by():
         return tuple(v[rows] for v in CASES)
 
     held = tuple(v[: COUNT // 2] for v in CASES)
-    lesson = Lesson(held, jnp.zeros(()), held_out(fold[: COUNT // 2], 2), 0, Stream(take, fold, 8, 0))
+    data = TrainingSet(NOTHING[: COUNT // 2], held, fold[: COUNT // 2], 0, Stream(take, fold, 8, 0))
     before = loop._round._cache_size()
-    network, history = train(Objective(Slope, (1,), squares, squares), [lesson], TRAINING, base=True)[0]
+    network, history = train(Objective(Slope, (1,), squares, squares), [data], [jnp.zeros(())], TRAINING, base=True)[0]
     np.testing.assert_allclose(network.weight[:, 0], 3, atol=0.05)
     np.testing.assert_allclose(network.bias, -1, atol=0.05)
     assert loop._round._cache_size() == before + 1
@@ -100,24 +100,25 @@ def test_a_trial_decides_on_the_weight_decay():
     """Large weights without noise want little of it; weights that only fit noise, much."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 60))
-    unseen = held_out(folds(np.arange(120), 0), 2)
     targets = {0.1: 3 * x[:, :1], 1.0: rng.standard_normal((120, 1))}
-    lessons = [Lesson((jnp.asarray(x), jnp.asarray(y)), jnp.zeros(()), unseen, 0) for y in targets.values()]
+    fold = folds(np.arange(120), 0)
+    sets = [TrainingSet(NOTHING[:120], (jnp.asarray(x), jnp.asarray(y)), fold, 0) for y in targets.values()]
+    fixed = [jnp.zeros(())] * len(sets)
     objective = Objective(Weights, (60, 1), distances, distances)
     long = Training(members=2, learning_rates=(3e-2,), steps=loop.WORTH_A_TRIAL, batch=32)
-    assert loop.decays_for(objective, lessons, long) == list(targets)
+    assert loop.decays_for(objective, sets, fixed, long) == list(targets)
     given = Training(members=2, steps=loop.WORTH_A_TRIAL, weight_decay=0.5)
-    assert loop.decays_for(objective, lessons, given) == [0.5, 0.5]
-    assert loop.decays_for(objective, lessons, Training(steps=loop.WORTH_A_TRIAL - 1)) == [1.0, 1.0]
+    assert loop.decays_for(objective, sets, fixed, given) == [0.5, 0.5]
+    assert loop.decays_for(objective, sets, fixed, Training(steps=loop.WORTH_A_TRIAL - 1)) == [1.0, 1.0]
 
 
 def test_the_weight_decay_is_kept_with_the_checkpoint(tmp_path, monkeypatch):
-    lesson, objective = Lesson(CASES, jnp.zeros(()), UNSEEN, 0), Objective(Slope, (1, 1), squares, squares)
+    data, objective = TrainingSet(NOTHING, CASES, FOLD, 0), Objective(Slope, (1, 1), squares, squares)
     training = replace(TRAINING, weight_decay=None)
     monkeypatch.setattr(loop, "decays_for", lambda *args: [0.3])
-    first = train(objective, [lesson], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
+    first = train(objective, [data], [jnp.zeros(())], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
     monkeypatch.setattr(loop, "decays_for", lambda *args: pytest.fail("it was asked for again"))
-    again = train(objective, [lesson], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
+    again = train(objective, [data], [jnp.zeros(())], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
     assert (first.weight == again.weight).all()
 
 
@@ -137,9 +138,9 @@ def test_only_matrices_decay():
     def shrinking(network, fixed, cases, key):
         return jnp.sum(network.matrix) + 0.0 * (jnp.sum(network.vector) + jnp.sum(cases[0]) + fixed)
 
-    lesson = Lesson(CASES, jnp.zeros(()), UNSEEN, 0)
+    data = TrainingSet(NOTHING, CASES, FOLD, 0)
     training = Training(members=1, learning_rates=(1e-2,), steps=200, weight_decay=1.0, average=0.0)
-    network, _ = train(Objective(Both, (2, 2), nothing, shrinking), [lesson], training, base=True)[0]
+    network, _ = train(Objective(Both, (2, 2), nothing, shrinking), [data], [jnp.zeros(())], training, base=True)[0]
     # Half of the steps' sum under a cosine: e^{-100 · 0.01} for the matrix.
     np.testing.assert_allclose(network.matrix, np.exp(-1), rtol=0.1)
     np.testing.assert_allclose(network.vector, 1)

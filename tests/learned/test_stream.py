@@ -12,7 +12,7 @@ import scorefold as sf
 from scorefold import tasks
 from scorefold.simulation.simulations import cut, let_go, split
 from scorefold.simulation.store import store
-from scorefold.train import lessons, loop
+from scorefold.train import loop, training_set
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.training_set import FOLDS, Stream
 
@@ -37,14 +37,14 @@ METHODS = {
 def small(monkeypatch):
     """So little memory that everything streams: 400 cases of two observations held and in a block."""
     monkeypatch.setattr(store, "IN_MEMORY", 0)
-    monkeypatch.setattr(lessons, "AT_ONCE", 2 * PART)
-    monkeypatch.setattr(lessons, "SHARE", 2)
+    monkeypatch.setattr(training_set, "BYTES_IN_MEMORY", 2 * PART)
+    monkeypatch.setattr(training_set, "HELD_SHARE", 2)
 
 
 @pytest.fixture
 def sims(small, tmp_path):
     sims = sf.simulate(TASK.prior, TASK.simulator, CALLS, set_size=2, store=tmp_path / "sims")
-    assert lessons.streamed([sims])
+    assert training_set.is_streamed([sims])
     return sims
 
 
@@ -70,12 +70,12 @@ def test_an_epoch_of_blocks_has_every_case_once_and_equal_folds():
 
 
 @pytest.mark.parametrize("m", [1, 2])
-def test_material_is_what_was_simulated(sims, m):
+def test_a_training_set_is_what_was_simulated(sims, m):
     whole = split(sims._replace(x=np.array(sims.x)), m)
     known = {x.tobytes(): u for x, u in zip(whole.x, whole.prior.to_normal(whole.theta), strict=True)}
-    (held,) = lessons.materials([sims], m, TRAINING, [5])
+    (held,) = training_set.training_sets([sims], m, TRAINING, [5])
     blocks = [held.stream.block(number) for number in (0, 1, 40)]
-    for u, x, sizes in [held[:3], *blocks]:
+    for u, x, sizes in [held.cases, *blocks]:
         assert len(x) == 400 * 2 // m
         assert x.nbytes <= PART
         for one in range(len(x)):
@@ -87,7 +87,7 @@ def test_material_is_what_was_simulated(sims, m):
 def test_a_prior_from_draws_joins_the_stream(small, tmp_path):
     prior = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(6_000, 10)))
     sims = sf.simulate(prior, TASK.simulator, CALLS, store=tmp_path / "sims")
-    (held,) = lessons.materials([sims], 1, TRAINING, [0], prior_too=True)
+    (held,) = training_set.training_sets([sims], 1, TRAINING, [0], prior_too=True)
     alone = held.sizes == 0
     assert 0 < alone.sum() < len(alone)
     assert (held.x[alone] == 0).all()
@@ -180,7 +180,7 @@ import resource, sys
 import jax, jax.numpy as jnp, numpy as np
 import scorefold as sf
 from scipy import stats
-from scorefold.methods import lessons
+from scorefold.train.training_set import is_streamed
 X = 250
 @sf.Batched
 def simulator(theta, keys):
@@ -188,7 +188,7 @@ def simulator(theta, keys):
 prior = sf.Prior({"a": stats.norm(0, 1), "b": stats.norm(0, 1)})
 budget, path, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 sims = sf.simulate(prior, simulator, budget, store=path)
-print("simulated", sims.x.nbytes >> 20, lessons.streamed([sims]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print("simulated", sims.x.nbytes >> 20, is_streamed([sims]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 training = sf.Training(members=2, steps=100)
 method = {"f-npse": sf.NPSE(set_size=1, width=16, depth=1, training=training),
           "npe": sf.NPE(layers=2, width=16, depth=1, training=training)}[name]

@@ -18,8 +18,8 @@ from scorefold.sample.variational import tail_shape
 from scorefold.simulation.simulate import simulate
 from scorefold.tasks import bimodal
 from scorefold.tasks.gaussian import standard_normal_prior
-from scorefold.train.lessons import materials
 from scorefold.train.training import Training
+from scorefold.train.training_set import training_sets
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -199,7 +199,7 @@ def test_a_prior_from_draws_is_refused_with_a_reason(method):
 
 def test_single_observations_go_with_their_parameters():
     sims = simulate(standard_normal_prior(2), lambda theta, rng: theta, 300, set_size=3)
-    (cases,) = materials([sims], 1, Training(), [0])
+    (cases,) = training_sets([sims], 1, Training(), [0])
     assert cases.x.shape == (300, 1, 2)
     assert (cases.sizes == 1).all()
     np.testing.assert_allclose(cases.u, cases.observations, atol=1e-5)

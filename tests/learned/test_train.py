@@ -23,16 +23,16 @@ from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
 from scorefold.score.standardize import Standardize, fit_standardize
 from scorefold.simulation.simulate import simulate
 from scorefold.train import loop
-from scorefold.train.loop import Lesson, train
+from scorefold.train.loop import train
 from scorefold.train.training import History, Training
-from scorefold.train.training_set import Cases, folds, thinned
+from scorefold.train.training_set import Cases, TrainingSet, folds, thinned
 from scorefold.train.training_set import held_out as held_out_folds
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 MEMBERS = 2
 GRID = levels("log-snr", 50)
-PROGRAMS = ("_start", "_round", "_validate")
+PROGRAMS = ("_untrained", "_round", "_validate")
 
 
 def held_out(origin, members, seed):
@@ -44,17 +44,16 @@ def as_cases(u, x):
     return Cases(u, x[:, None], jnp.ones(len(u), jnp.int32))
 
 
-def lesson(standardize, base, cases, training, seed):
-    unseen = held_out(np.arange(len(cases.u)), training.members, seed)
-    return Lesson(cases, Fixed(GRID, standardize, base), unseen, seed)
+def training_set(cases, seed):
+    return TrainingSet(np.asarray(cases.u, np.float64), cases, folds(np.arange(len(cases.u)), seed), seed)
 
 
-def fit_scores(shape, lessons, training):
-    return train(score_objective(shape), lessons, training, shape.base)
+def fit_scores(shape, sets, fixed, training):
+    return train(score_objective(shape), sets, fixed, training, shape.base)
 
 
 def fit_score(shape, standardize, base, cases, training, seed):
-    return fit_scores(shape, [lesson(standardize, base, cases, training, seed)], training)[0]
+    return fit_scores(shape, [training_set(cases, seed)], [Fixed(GRID, standardize, base)], training)[0]
 
 
 def leaves(tree):
@@ -312,17 +311,18 @@ def test_where_the_base_is_the_truth_the_network_is_not_kept():
 def test_ensembles_trained_together_are_those_trained_alone():
     """Each has its own cases, standardisation, base and seed; only rounding differs."""
     short = Training(members=MEMBERS, steps=50, batch=64)
-    lessons = []
+    sets, fixed = [], []
     for seed in (0, 1):
         u, x = linear_gaussian(COUNT, seed=seed)
         x = (1 + seed) * x + seed
         fitted = fit_standardize(x)
         z = np.asarray(jax.vmap(fitted)(jnp.asarray(x, jnp.float32)))
         base = fit_gaussian_base(z[:, None], np.ones(COUNT, int), u)
-        lessons.append(lesson(fitted, base, as_cases(u, x), short, seed))
-    together = fit_scores(SHAPE, lessons, short)
-    for one, (network, history) in zip(lessons, together, strict=True):
-        (own, own_history), *_ = fit_scores(SHAPE, [one], short)
+        sets.append(training_set(as_cases(u, x), seed))
+        fixed.append(Fixed(GRID, fitted, base))
+    together = fit_scores(SHAPE, sets, fixed, short)
+    for one, known, (network, history) in zip(sets, fixed, together, strict=True):
+        (own, own_history), *_ = fit_scores(SHAPE, [one], [known], short)
         np.testing.assert_allclose(history.validation, own_history.validation, rtol=2e-3)
         difference = [np.abs(a - b).max() for a, b in zip(leaves(network), leaves(own), strict=True)]
         assert max(difference) < 0.02
@@ -348,7 +348,8 @@ HALVES = np.arange(COUNT) % 2 == np.arange(MEMBERS)[:, None]
 
 
 def correction_of(network, base, u, x, seed=0):
-    return fit_correction(ScoreEnsemble(network, UNIT, base, None), as_cases(u, x), HALVES, GRID, seed)
+    half = TrainingSet(u, as_cases(u, x), np.arange(COUNT) % 2, seed)
+    return fit_correction(ScoreEnsemble(network, UNIT, base, None), half, MEMBERS, GRID)
 
 
 def gammas(control):

@@ -23,7 +23,7 @@ class Looped(Posterior):
     prior = sf.Prior({"a": stats.norm(0, 1), "b": stats.norm(0, 1)})
     method, history, shape = None, None, (2,)
 
-    def draw(self, x, draws, seed):
+    def draw(self, x, draws, seed, options=None):
         if x[0, 0] > 100:
             raise Diverged("the draws are not finite")
         u = conjugate.posterior(x, draws, np.random.default_rng(seed))
@@ -38,7 +38,7 @@ class Analytic(Looped):
     def __init__(self, fault=""):
         self.fault = fault
 
-    def draw(self, x, draws, seed):
+    def draw(self, x, draws, seed, options=None):
         if self.fault == "diverges" and x[0, 0] > 1:
             raise Diverged("the draws are not finite")
         u = conjugate.posterior(x, draws, np.random.default_rng(seed), self.fault)

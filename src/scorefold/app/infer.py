@@ -52,12 +52,6 @@ class Settings(NamedTuple):
     rounds: int = 0
     """Of refinement, for which 60 % of the budget is kept."""
 
-    @property
-    def options(self) -> dict[str, str]:
-        """The rule and the sampler, where they are not the method's own."""
-        chosen = (("rule", self.rule), ("sampler", self.sampler))
-        return {word: value for word, value in chosen if value is not None}
-
 
 class Result(NamedTuple):
     """Everything `infer` found out."""
@@ -85,11 +79,12 @@ def infer(settings: Settings, console: Console) -> Result:
     timed = partial(record_time, seconds)
     truth, x_obs = task.observe(settings.n, seed + 1)
     posterior = _trained(settings, x_obs, timed, console)
-    drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed, **settings.options)
-    drawn = timed("draw again", posterior.sample, x_obs, draws, seed, **settings.options)
+    sample = partial(posterior.sample, draws=draws, seed=seed, rule=settings.rule, sampler=settings.sampler)
+    drawn = timed("draw, with compilation", sample, x_obs)
+    drawn = timed("draw again", sample, x_obs)
     reference = task.reference(x_obs, draws, REFERENCE_SEED)
     measures = _measures(drawn.theta, reference)
-    fewer = timed("draw given fewer", _fewer, posterior, x_obs, settings)
+    fewer = timed("draw given fewer", _fewer, sample, x_obs, settings)
     fewer_references = [task.reference(x_obs[: one.n], draws, REFERENCE_SEED) for one in fewer]
     return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds, fewer, fewer_references)
 
@@ -122,7 +117,7 @@ def _measures(theta: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     }
 
 
-def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings) -> list[Draws]:
+def _fewer(sample: Callable[..., Draws], x_obs: np.ndarray, settings: Settings) -> list[Draws]:
     """Draws given 1 of the observations and, of many, given √n; a refined posterior is for all of them alone."""
     counts = [1] if settings.n < FEWEST_FOR_ROOT else [1, round(settings.n**0.5)]
     if settings.rounds or settings.n == 1:
@@ -132,7 +127,7 @@ def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings) -> list[
         warnings.simplefilter("ignore", UntrustworthyDraws)  # the table says which
         for k in counts:
             with suppress(Diverged):
-                found.append(posterior.sample(x_obs[:k], settings.draws, settings.seed, **settings.options))
+                found.append(sample(x_obs[:k]))
     return found
 
 

@@ -53,7 +53,8 @@ def diagnose(
     is sims × n simulator calls, and no training.
 
     Args:
-        posterior: what `sf.fit` or `posterior.refine` returned. It is drawn from with its own rule and sampler.
+        posterior: what `sf.fit` or `posterior.refine` returned. It is drawn from with its own rule and sampler; for others,
+            pass `posterior.using(rule="gauss", sampler="ddim")`.
         simulator: the simulator that it was trained on.
         n: observations in every data set; with `x_obs`, its length is taken.
         sims: data sets to simulate, 20 or more, with `x_obs` 40 or more. More of them show smaller errors.

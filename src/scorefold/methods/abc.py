@@ -28,11 +28,12 @@ from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.posterior import saved as written
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations
+from scorefold.train.checkpoint import Checkpoint
 
 SUMMARIES = ("moments", "regression")
 FEWEST = 50
@@ -77,7 +78,9 @@ class ABC(Method):
         if not 0 < self.accept <= 1 or self.summary not in SUMMARIES:
             raise ScorefoldError(f"expected 0 < accept ≤ 1 and summary {' or '.join(SUMMARIES)}; got {self}")
 
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> list["AbcPosterior"]:
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> list["AbcPosterior"]:
         """There is nothing to train: the simulations are kept."""
         return [self._train(one) for one in sims]
 
@@ -132,7 +135,7 @@ class AbcPosterior(Posterior):
             raise ModelError(f"expected sets of 1 to {x.shape[1]} observations; the file holds others")
         return cls(prior, frame.method, written.filled(_like(x.shape[2]), arrays), u, x, sizes, frame.shape)
 
-    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> Drawn:
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Compare, keep, adjust, pick."""
         n, large = len(x), self.sizes >= len(x)
         if large.sum() < 2 * FEWEST:

@@ -15,7 +15,7 @@ from scorefold.methods.method import Method
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.simulation import screening as health
 from scorefold.simulation.simulations import Simulations, pieces
-from scorefold.train import lessons
+from scorefold.train import training_set
 from scorefold.train.checkpoint import Checkpoint
 
 
@@ -65,12 +65,12 @@ def fit_many(
         )
     for one in sims:
         health.say(one)
-    kept = {}
+    kept = None
     if checkpoint is not None:
-        kept = {"checkpoint": _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)}
+        kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
     elif best_so_far is not False:
         raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
-    trained = list(chosen.train(sims, seeds, progress, **kept))
+    trained = list(chosen.train(sims, seeds, progress, kept))
     for posterior, one, seed in zip(trained, sims, seeds, strict=True):
         # Posteriors are frozen, and where they come from is not the method's affair.
         object.__setattr__(posterior, "made", Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
@@ -93,8 +93,8 @@ def _checkpoint(
         "simulations": [_hash(one) for one in sims],
         "shape": [[len(one.theta), one.prior.dim, one.set_size, *one.shape] for one in sims],
     }
-    if lessons.streamed(sims):
-        fingerprint["bytes at once"] = lessons.AT_ONCE
+    if training_set.is_streamed(sims):
+        fingerprint["bytes at once"] = training_set.BYTES_IN_MEMORY
     return Checkpoint(path, fingerprint, float(seconds), best_so_far)
 
 

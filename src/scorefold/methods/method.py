@@ -1,11 +1,13 @@
 """What a method is: simulations in, posteriors out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
-from scorefold.posterior.posterior import Posterior
+from scorefold.errors import ScorefoldError
+from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.simulation.simulations import Simulations
+from scorefold.train.checkpoint import Checkpoint
 
 
 class Method(ABC):
@@ -15,5 +17,16 @@ class Method(ABC):
     """Whether `train` takes a checkpoint to go on from."""
 
     @abstractmethod
-    def train(self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool) -> Sequence[Posterior]:
+    def train(
+        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+    ) -> Sequence[Posterior]:
         """One posterior for each of the simulations, all of one shape; together as one program where that is cheaper."""
+
+    def refine(
+        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Posterior:
+        """What `Posterior.refine` does; refused by methods that cannot."""
+        raise ScorefoldError(
+            f"expected a posterior of composed scores to refine; got one of {type(self).__name__}. Fit with method='f-npse' or "
+            "'pf-npse', and refine that."
+        )

@@ -28,7 +28,7 @@ from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.posterior import saved as written
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Frame, Posterior
 from scorefold.prior import Prior
 from scorefold.sample.health import FARTHEST
@@ -38,10 +38,9 @@ from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
 from scorefold.score.standardize import Standardize, fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.lessons import Material, materials
 from scorefold.train.loop import Objective, train
 from scorefold.train.training import History, Training
-from scorefold.train.training_set import Cases, thinned
+from scorefold.train.training_set import Cases, TrainingSet, thinned, training_sets
 from scorefold.types import Array, Cloud, Key, Scalar, draw_key
 
 SMALLEST = 256
@@ -86,17 +85,16 @@ class NPE(Method):
         """Train one ensemble for each of the simulations, together."""
         first = sims[0]
         shape = self.network_shape(first.prior.dim, first.shape, first.set_size)
-        cases = materials(sims, first.set_size, self.training, seeds)
-        lessons = [one.lesson(self._fixed(one), self.training.members, seed) for one, seed in zip(cases, seeds, strict=True)]
+        sets = training_sets(sims, first.set_size, self.training, seeds)
+        fixed = [self._fixed(cases) for cases in sets]
         objective = Objective(SetFlowNetwork, shape, set_flow_loss, set_flow_loss)
-        fitted = train(objective, lessons, self.training, self.base, progress, checkpoint)
+        fitted = train(objective, sets, fixed, self.training, self.base, progress, checkpoint)
         posteriors = []
-        for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
-            scale, base = lesson.fixed
+        for one, (scale, base), (network, history) in zip(sims, fixed, fitted, strict=True):
             posteriors.append(FlowPosterior(one.prior, self, network, scale, base, history, one.shape))
         return posteriors
 
-    def _fixed(self, cases: Material) -> tuple[Standardize, GaussianBase | None]:
+    def _fixed(self, cases: TrainingSet) -> tuple[Standardize, GaussianBase | None]:
         scale = fit_standardize(cases.observations)
         return scale, fit_gaussian_base(standardized(scale, cases.x), cases.sizes, cases.u) if self.base else None
 
@@ -169,7 +167,7 @@ class FlowPosterior(Posterior):
 
         return eqx.filter_eval_shape(make, jax.random.key(0))
 
-    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> Drawn:
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Directly from the flow."""
         largest = self.network.shape.largest_set
         if len(x) > largest:

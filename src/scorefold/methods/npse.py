@@ -7,7 +7,7 @@ to compose, and if that is demanded it is NPSE.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -18,8 +18,8 @@ from scorefold.methods.method import Method
 from scorefold.methods.refine.refine import refine
 from scorefold.noise import Level, levels
 from scorefold.posterior import rule_and_sampler as pairing
-from scorefold.posterior.composed import ComposedPosterior, tilt_of
-from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.composed import ComposedPosterior
+from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective
 from scorefold.score.embedding import Embedding, check_embedding
@@ -32,9 +32,9 @@ from scorefold.score.set_size import fit_partition
 from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.lessons import Material, materials
 from scorefold.train.loop import train
 from scorefold.train.training import Training
+from scorefold.train.training_set import TrainingSet, training_sets
 
 MOST_LEVELS = 100_000
 
@@ -90,26 +90,29 @@ class NPSE(Method):
         first, grid = sims[0], levels(self.schedule, self.T)
         largest = min(self.set_size or first.set_size, first.set_size)
         shape = self.network_shape(first.prior.dim, first.prior.has_density, first.shape, largest)
-        cases = materials(sims, largest, self.training, seeds, prior_too=True)
-        lessons = [
-            one.lesson(self._fixed(one, grid, first.prior.has_density), self.training.members, seed)
-            for one, seed in zip(cases, seeds, strict=True)
-        ]
+        sets = training_sets(sims, largest, self.training, seeds, prior_too=True)
+        fixed = [self._fixed(cases, grid, first.prior.has_density) for cases in sets]
+        fitted = train(score_objective(shape), sets, fixed, self.training, self.base, progress, checkpoint)
         trained = []
-        fitted = train(score_objective(shape), lessons, self.training, self.base, progress, checkpoint)
-        for one, lesson, (network, history) in zip(sims, lessons, fitted, strict=True):
-            ensemble = ScoreEnsemble(network, lesson.fixed.standardize, lesson.fixed.base, None)
+        for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
+            ensemble = ScoreEnsemble(network, known.standardize, known.base, None)
             if self.correction:
-                correction = fit_correction(ensemble, lesson.cases, lesson.unseen, grid, lesson.seed)
+                correction = fit_correction(ensemble, cases, self.training.members, grid)
                 ensemble = replace(ensemble, correction=correction)
-            table = fit_partition(ensemble, lesson, grid) if shape.largest_set > 1 and self.composes else {}
-            ensemble = replace(ensemble, tilt=tilt_of(one.prior))
+            chooses = shape.largest_set > 1 and self.composes
+            table = fit_partition(ensemble, cases, self.training.members, grid) if chooses else {}
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape))
         return trained
 
-    def refine(self, start: ComposedPosterior, *args: Any, **how: Any) -> Posterior:
+    def refine(
+        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Posterior:
         """A posterior for one data set, from simulations near it."""
-        return refine(start, *args, **how)
+        if not isinstance(start, ComposedPosterior):
+            raise ScorefoldError(
+                f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
+            )
+        return refine(start, x_obs, simulator, sims, plan)
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
         """The network that these settings mean for a prior and simulations."""
@@ -126,7 +129,7 @@ class NPSE(Method):
             embedding=self.embedding,
         )
 
-    def _fixed(self, cases: Material, grid: Level, has_density: bool) -> Fixed:
+    def _fixed(self, cases: TrainingSet, grid: Level, has_density: bool) -> Fixed:
         """Standardisation and Gaussian base."""
         standardize = fit_standardize(cases.observations)
         if not self.base:

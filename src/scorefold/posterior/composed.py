@@ -1,7 +1,7 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
-from scorefold.compose.gauss import positive
 from scorefold.compose.sets import SetScores
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import Level, levels
 from scorefold.posterior import saved as written
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Frame, Posterior
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.prior import Prior
@@ -35,8 +35,8 @@ LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
-PILOTS_TOGETHER = 8
-"""Sets whose pilot draws are made at a time."""
+SCORED_TOGETHER = 8
+"""Sets whose single scores are computed at a time."""
 
 
 class Composition(NamedTuple):
@@ -52,16 +52,6 @@ class Composition(NamedTuple):
     def pilots(self) -> int:
         """Pilot draws that the rule wants of each set."""
         return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
-
-
-class _Padded(NamedTuple):
-    """Sets of one data set or of several, padded to a bucket."""
-
-    x: Float[Array, "*datasets sets set x"]
-    sizes: Array
-    """(sets,), the same for all data sets"""
-    number: Array
-    """How many sets are real."""
 
 
 @dataclass(frozen=True)
@@ -114,107 +104,77 @@ class ComposedPosterior(Posterior):
         written.fits(fewest_numbers(shape, members), frame.numbers, f"{members} networks of width {shape.width}")
         return skeleton(shape, members, len(knots_of(method.T)) if method.correction else None)
 
-    def draw(
-        self,
-        x: np.ndarray,
-        draws: int,
-        seed: tuple[int, int],
-        *,
-        rule: str | Rule | None = None,
-        sampler: str | Sampler | None = None,
-        set_size: int | str | None = None,
-    ) -> Drawn:
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
         key = draw_key(seed)
-        padded, how = self._arrange(x[None], [seed], rule, sampler, set_size)
-        padded, count = padded._replace(x=padded.x[0]), how.sets
-        precision, projected = None, 0.0
+        padded, how = self._arrange(x[None], [seed], options)
+        padded, projected = padded._replace(x=padded.x[0]), 0.0
         if how.pilots:
-            precision, cut_down = _pilots(self.ensemble, *padded, self._grid(ProbabilityFlow()), key, how.pilots)
-            projected = float(cut_down) / count
-        cloud = cloud_size(draws, self.prior.dim)
+            precision, cut_down = pilots(self.ensemble, padded, self._grid(ProbabilityFlow()), key, how.pilots)
+            padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
+        way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         u, infos = [], []
-        for index in range(-(-draws // cloud)):
-            one, info = _draw(
-                self.ensemble, *padded, precision, self._grid(how.sampler), jax.random.fold_in(key, index), how.rule,
-                how.sampler, cloud,
-            )  # fmt: skip
+        for index in range(-(-draws // way.cloud)):
+            key_cloud = jax.random.fold_in(key, index)
+            one, info = _draw(self.ensemble, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
             u.append(np.asarray(one, np.float64))
             infos.append(jax.tree.map(np.asarray, info))
         info = merge(infos)._replace(projected=projected)
         all_u = np.concatenate(u)[:draws]
-        warn(info, all_u, count)
+        warn(info, all_u, how.sets)
         return Drawn(all_u, info, how)
 
-    def refine(
-        self, x_obs: Any, simulator: Callable[..., Any], budget: int = 5_000, rounds: int = 6, seed: int = 0, **how: Any
-    ) -> Posterior:
-        """A posterior for one data set; what `how` may hold is in `methods.refine.refine`."""
-        return self.method.refine(self, x_obs, simulator, budget, rounds, seed, **how)
-
     def draw_many(
-        self,
-        x: np.ndarray,
-        draws: int,
-        seeds: Sequence[tuple[int, int]],
-        *,
-        rule: str | Rule | None = None,
-        sampler: str | Sampler | None = None,
-        set_size: int | str | None = None,
+        self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Data sets × draws move together, each data set's in a cloud of its own, as many at a time as fit in `TOGETHER` draws.
 
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
-        padded, how = self._arrange(x, seeds, rule, sampler, set_size)
-        keys = draw_keys(seeds)
-        cloud = cloud_size(draws, self.prior.dim)
-        room = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
-        together = max(1, room // cloud)
-        grid, pilot_grid = self._grid(how.sampler), self._grid(ProbabilityFlow())
-        u = np.empty((len(x), -(-draws // cloud) * cloud, self.prior.dim))
+        padded, how = self._arrange(x, seeds, options)
+        keys, grid, pilot_grid = draw_keys(seeds), self._grid(how.sampler), self._grid(ProbabilityFlow())
+        way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
+        together = max(1, (TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS) // way.cloud)
+        clouds = -(-draws // way.cloud)
+        u = np.empty((len(x), clouds * way.cloud, self.prior.dim))
         converged, diverged = np.ones(len(x), bool), np.zeros(len(x), bool)
         for start in range(0, len(x), together):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
             real = slice(start, min(start + together, len(x)))
             some = padded._replace(x=padded.x[rows])
-            precision = _pilots_many(self.ensemble, *some, pilot_grid, keys[rows], how.pilots) if how.pilots else None
-            for index in range(-(-draws // cloud)):
-                one, good, bad = _draw_many(
-                    self.ensemble, *some, precision, grid, keys[rows], jnp.asarray(index), how.rule, how.sampler, cloud
-                )
+            if how.pilots:
+                some = some._replace(precision=pilots_many(self.ensemble, some, pilot_grid, keys[rows], how.pilots))
+            for index in range(clouds):
+                one, good, bad = _draw_many(self.ensemble, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
                 count = real.stop - start
-                u[real, index * cloud : (index + 1) * cloud] = one[:count]
+                u[real, index * way.cloud : (index + 1) * way.cloud] = one[:count]
                 converged[real] &= np.asarray(good)[:count]
                 diverged[real] |= np.asarray(bad)[:count]
         return u[:, :draws], converged, diverged
 
-    def _arrange(
-        self,
-        x: np.ndarray,
-        seeds: Sequence[tuple[int, int]],
-        rule: str | Rule | None,
-        sampler: str | Sampler | None,
-        set_size: int | str | None,
-    ) -> "tuple[_Padded, Composition]":
+    def _arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
         """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
         shape = self.ensemble.network.shape
-        size, why = self.choose_set_size(x.shape[1], set_size)
+        size, why = self.choose_set_size(x.shape[1], options.set_size)
         rngs = [np.random.default_rng(seed) for seed in seeds]
         cuts = [partition(one, size, shape.largest_set, rng) for one, rng in zip(x, rngs, strict=True)]
         sizes = cuts[0][1]  # the same for every data set of n observations
         count = len(sizes)
-        how = Composition(
-            count,
-            *pair(
-                self.method.rule if rule is None else rule, self.method.sampler if sampler is None else sampler, count, shape
-            ),
-            why,
-        )
+        rule = self.method.rule if options.rule is None else options.rule
+        sampler = self.method.sampler if options.sampler is None else options.sampler
+        how = Composition(count, *pair(rule, sampler, count, shape), why)
         padding = bucket(count) - count
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
-        return _Padded(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count)), how
+        return PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count)), how
+
+    @property
+    def _tilt(self) -> Tilt | None:
+        """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
+        proposal = self.prior.proposal
+        if not isinstance(proposal, GaussianProposal):
+            return None
+        return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
@@ -259,36 +219,51 @@ class ComposedPosterior(Posterior):
         return jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
 
 
-def tilt_of(prior: Prior) -> Tilt | None:
-    """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
-    proposal = prior.proposal
-    if not isinstance(proposal, GaussianProposal):
-        return None
-    return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
+class _Way(NamedTuple):
+    """How a cloud is drawn: what the compiled program is made for."""
+
+    rule: Rule
+    sampler: Sampler
+    cloud: int
+    """Draws that move together."""
 
 
 @eqx.filter_jit
 def _draw(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, key: Key,
-    rule: Rule, sampler: Sampler, cloud: int,
-) -> tuple[Cloud, Info]:  # fmt: skip
+    ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, key: Key, way: _Way
+) -> tuple[Cloud, Info]:
     """One cloud, compiled once per bucket of sets and cloud size."""
+    rule, sampler, count = way.rule, way.sampler, padded.number
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
-        sets: SetScores = ensemble.embed(x, sizes, count)
-        if precision is not None:
-            sets = sets.with_precision(precision)
+        sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
+        if padded.precision is not None:
+            sets = sets.with_precision(padded.precision)
         score = rule.score(sets)
-        if ensemble.tilt is not None:
-            score = ensemble.tilt.score(score)
+        if tilt is not None:
+            score = tilt.score(score)
         key_start, key_run = jax.random.split(key)
-        u = rule.reference_sd(count) * jax.random.normal(key_start, (cloud, ensemble.network.shape.dim))
+        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, ensemble.network.shape.dim))
         if isinstance(sampler, Metropolis):
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
             log_density = rule.log_density(sets)
-            if ensemble.tilt is not None:
-                log_density = ensemble.tilt.log_density(log_density)
+            if tilt is not None:
+                log_density = tilt.log_density(log_density)
             return sampler(score, grid, u, key_run, count, log_density)
         return sampler(score, grid, u, key_run, count)
+
+
+@eqx.filter_jit
+def _draw_many(
+    ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
+) -> tuple[Array, Array, Array]:
+    """One cloud for each data set; draws, converged and diverged."""
+
+    def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
+        own = padded._replace(x=x, precision=precision)
+        u, info = _draw(ensemble, tilt, own, grid, jax.random.fold_in(key, index), way)
+        return u, info.converged, info.diverged
+
+    return jax.vmap(one)(padded.x, padded.precision, keys)
 
 
 @eqx.filter_jit
@@ -299,66 +274,10 @@ def _single_scores(
     with jax.default_matmul_precision("highest"):
         sets = ensemble.embed(x, jnp.ones(len(x), jnp.int32), count)
         prepared = sets.prepare(u, level)
-        together = min(PILOTS_TOGETHER, len(x))
+        together = min(SCORED_TOGETHER, len(x))
         index = jnp.arange(len(x)).reshape(-1, together)
         scores = jax.lax.map(lambda some: sets.chunk(prepared, level, some), index)
         return scores.reshape(len(x), *u.shape), sets.prior(u, level)
-
-
-@eqx.filter_jit
-def _draw_many(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, precision: Array | None, grid: Level, keys: Array,
-    index: Array, rule: Rule, sampler: Sampler, cloud: int,
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    """One cloud for each data set; draws, converged and diverged."""
-
-    def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
-        key = jax.random.fold_in(key, index)
-        u, info = _draw(ensemble, x, sizes, count, precision, grid, key, rule, sampler, cloud)
-        return u, info.converged, info.diverged
-
-    return jax.vmap(one)(x, precision, keys)
-
-
-@eqx.filter_jit
-def _pilots_many(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, keys: Array, number: int
-) -> Float[Array, "datasets sets dim dim"]:
-    """The same as `_pilots` for each data set."""
-    return jax.vmap(lambda x, key: _pilots(ensemble, x, sizes, count, grid, key, number)[0])(x, keys)
-
-
-@eqx.filter_jit
-def _pilots(
-    ensemble: ScoreEnsemble, x: Array, sizes: Array, count: Array, grid: Level, key: Key, number: int
-) -> tuple[Float[Array, "sets dim dim"], Array]:
-    """Each set's precision from pilot draws of its own posterior, and how many were wider than the prior."""
-    with jax.default_matmul_precision("highest"):
-        return pilot_precisions(ensemble.embed(x, sizes, count), ensemble.network.shape.dim, grid, key, number)
-
-
-def pilot_precisions(
-    sets: SetScores, dim: int, grid: Level, key: Key, number: int
-) -> tuple[Float[Array, "sets dim dim"], Array]:
-    """The same for any scores: the centred covariance of `number` draws by the probability flow."""
-
-    number_of_sets = len(sets.group)
-    together = min(PILOTS_TOGETHER, number_of_sets)
-
-    def one(j: Array) -> tuple[Array, Array]:
-        alone = sets.pick(j[None], jnp.ones((), int))
-        start = jax.random.normal(jax.random.fold_in(key, j), (number, dim))
-        u, _ = ProbabilityFlow()(lambda u, level, _: alone.total(u, level), grid, start, key, 1)
-        return positive(jnp.cov(u, rowvar=False).reshape(dim, dim))
-
-    def some(chunk: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        precisions, wider = carry
-        index = chunk * together + jnp.arange(together)
-        precision, cut_down = jax.vmap(one)(jnp.minimum(index, number_of_sets - 1))
-        return precisions.at[index].set(precision, mode="drop"), wider + jnp.sum(cut_down, where=index < sets.count)
-
-    start = (jnp.broadcast_to(jnp.eye(dim), (number_of_sets, dim, dim)), jnp.zeros((), int))
-    return jax.lax.fori_loop(0, (sets.count + together - 1) // together, some, start)
 
 
 def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

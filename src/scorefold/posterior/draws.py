@@ -6,8 +6,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from scorefold import settings
+from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
+from scorefold.sample import Sampler
 from scorefold.simulation.replicate import replicate
 
 
@@ -102,6 +104,18 @@ class ManyDraws(NamedTuple):
     diverged: np.ndarray
     """(data sets,) booleans: draws not to be used"""
     seconds: float
+
+
+class Options(NamedTuple):
+    """How draws are to be made, where it is not to be as the method says."""
+
+    rule: str | Rule | None = None
+    sampler: str | Sampler | None = None
+    set_size: int | str | None = None
+    chains: int | None = None
+
+
+AS_THE_METHOD_SAYS = Options()
 
 
 class Drawn(NamedTuple):

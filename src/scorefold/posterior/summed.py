@@ -28,8 +28,8 @@ from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior import saved as written
-from scorefold.posterior.draws import Drawn
-from scorefold.posterior.posterior import Frame, Posterior
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.posterior import Frame, Posterior, draw_one_by_one
 from scorefold.prior import Prior
 from scorefold.sample.health import FARTHEST
 from scorefold.sample.nuts import agreement, chain
@@ -39,9 +39,9 @@ from scorefold.score.ensemble import bucket
 from scorefold.score.standardize import Standardize, fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.lessons import materials
 from scorefold.train.loop import Objective, train
 from scorefold.train.training import History
+from scorefold.train.training_set import training_sets
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta, draw_key, draw_keys
 
 SAMPLERS = ("nuts", "vi")
@@ -134,11 +134,9 @@ class SummedPosterior(Posterior):
         terms = written.filled(frame.method.skeleton(frame), arrays)
         return cls(prior, frame.method, terms, written.read_history(config["history"]), frame.shape)
 
-    def draw(
-        self, x: np.ndarray, draws: int, seed: tuple[int, int], *, sampler: str | None = None, chains: int | None = None
-    ) -> Drawn:
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """By the method's sampler and number of chains, or those asked for."""
-        sampler, chains = self._chosen(sampler, chains)
+        sampler, chains = self._chosen(options)
         key = draw_key(seed)
         data = (_padded(x), jnp.asarray(len(x)))
         u: np.ndarray
@@ -151,22 +149,16 @@ class SummedPosterior(Posterior):
         return Drawn(u, info, sampler)
 
     def draw_many(
-        self,
-        x: np.ndarray,
-        draws: int,
-        seeds: Sequence[tuple[int, int]],
-        *,
-        sampler: str | None = None,
-        chains: int | None = None,
+        self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """On an accelerator the chains of several data sets side by side; otherwise one data set after the other.
 
         They are filled up with copies to 8, 16, 32 …, so that few programs serve any number of data sets. Chains have the keys
         they would have alone, but amplify rounding: draws agree with those of `draw` in law.
         """
-        sampler, chains = self._chosen(sampler, chains)
+        sampler, chains = self._chosen(options)
         if sampler == "vi" or jax.default_backend() == "cpu":
-            return super().draw_many(x, draws, seeds, sampler=sampler, chains=chains)
+            return draw_one_by_one(self, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
         room = max(1, TOGETHER // (chains * min(CHUNK, padded.shape[1])))
         together = min(room, max(FEWEST, bucket(len(x))))
@@ -186,10 +178,10 @@ class SummedPosterior(Posterior):
                 converged[i], diverged[i] = info.converged, info.diverged
         return u, converged, diverged
 
-    def _chosen(self, sampler: str | None, chains: int | None) -> tuple[str, int]:
+    def _chosen(self, options: Options) -> tuple[str, int]:
         """Those asked for, or the method's."""
-        sampler = self.method.sampler if sampler is None else sampler
-        chains = self.method.chains if chains is None else chains
+        sampler: Any = self.method.sampler if options.sampler is None else options.sampler
+        chains = self.method.chains if options.chains is None else options.chains
         check_sampler(sampler, chains)
         return sampler, chains
 
@@ -384,14 +376,12 @@ def train_summed(
             f"expected a prior with a known density for {type(method).__name__}, which multiplies it with the likelihood; got "
             "one from draws. Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
         )
-    training, lessons = method.training, []
-    for cases, seed in zip(materials(sims, 1, training, seeds), seeds, strict=True):
+    sets, fixed = training_sets(sims, 1, method.training, seeds), []
+    for cases in sets:
         scale, x = fit_standardize(cases.observations), cases.x[:, 0]
-        fitted = line.fit_line(standardized(scale, x), cases.u) if method.base else None
-        lessons.append(cases.lesson((scale, fitted), training.members, seed))
-    trained = train(objective, lessons, training, method.base, progress, checkpoint)
+        fixed.append((scale, line.fit_line(standardized(scale, x), cases.u) if method.base else None))
+    trained = train(objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
-    for one, lesson, (network, history) in zip(sims, lessons, trained, strict=True):
-        scale, fitted = lesson.fixed
+    for one, (scale, fitted), (network, history) in zip(sims, fixed, trained, strict=True):
         posteriors.append(SummedPosterior(one.prior, method, MeanTerms(network, scale, fitted, model), history, one.shape))
     return posteriors

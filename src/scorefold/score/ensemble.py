@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.noise import Level
 from scorefold.score import gaussian_base, standardize
@@ -35,8 +34,6 @@ class ScoreEnsemble(eqx.Module):
     standardize: Standardize
     base: GaussianBase | None
     correction: Correction | None
-    tilt: Tilt | None = None
-    """For draws, where the simulations came from a Gaussian proposal."""
 
     def member(self, network: ScoreNetwork) -> ScoreModel:
         """One member as a model of its own."""

@@ -10,7 +10,7 @@ from scorefold.noise import Level
 from scorefold.score.correction import Correction
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.network import ScoreNetwork
-from scorefold.train.training_set import Cases
+from scorefold.train.training_set import Cases, TrainingSet
 from scorefold.types import Array, Float, Key, Scalar, new_key
 
 KNOTS = 21
@@ -71,11 +71,12 @@ def _over_levels(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, lev
     return jax.lax.map(lambda at: _sums(ensemble, judge, cases, *at), (levels, keys))
 
 
-def fit_correction(ensemble: ScoreEnsemble, cases: Cases, held_out: np.ndarray, levels: Level, seed: int) -> Correction:
-    """Gate and mean at evenly spaced levels, from `held_out` (members, cases)."""
+def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> Correction:
+    """Gate and mean at evenly spaced levels."""
+    cases, held_out = training.cases, training.unseen(members)
     rows = knots_of(len(levels.t))
     knots = jax.tree.map(lambda v: v[rows], levels)
-    keys = jax.random.split(jax.random.fold_in(new_key(int(seed)), 7), len(rows))
+    keys = jax.random.split(jax.random.fold_in(new_key(training.seed), 7), len(rows))
 
     fewest = int(held_out.sum(axis=1).min())
     parts = []

@@ -20,7 +20,7 @@ import numpy as np
 
 from scorefold.noise import Level
 from scorefold.score.ensemble import ScoreEnsemble, bucket
-from scorefold.train.loop import Lesson
+from scorefold.train.training_set import TrainingSet
 from scorefold.types import Array, Float, Int
 
 LADDER = (1, 2, 3, 6, 12, 30, 100)
@@ -89,15 +89,15 @@ def cut(n: int, set_size: int) -> np.ndarray:
     return np.full(sets, n // sets) + (np.arange(sets) < n % sets)
 
 
-def fit_partition(ensemble: ScoreEnsemble, lesson: Lesson, levels: Level) -> PartitionTable:
+def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> PartitionTable:
     """For many sizes n: the best m ≤ n, from cases of n or more observations, each judged by a member it is new to."""
     lowest = jax.tree.map(lambda v: v[0], levels)
-    cases, held_out = lesson.cases, lesson.unseen
+    cases, held_out = training.cases, training.unseen(members)
     sizes, largest = np.asarray(cases.sizes), cases.x.shape[1]
     table = {}
     for n in numbers(largest):
         rows = np.flatnonzero((sizes >= n) & held_out.any(axis=0))
-        rows = np.random.default_rng([lesson.seed, 5, n]).permutation(rows)[:MOST_CASES]
+        rows = np.random.default_rng([training.seed, 5, n]).permutation(rows)[:MOST_CASES]
         if len(rows) < FEWEST_CASES:
             continue
         padded = np.resize(rows, MOST_CASES)  # one shape, one compilation

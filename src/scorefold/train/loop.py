@@ -1,9 +1,9 @@
 """The loop that trains every network: any of them, by any loss, and several ensembles at once.
 
-Members of an ensemble hold out different folds of the cases for validation (`cases.py`). Members, learning rates and lessons
-are one more batch axis of one compiled program; a round of epochs is one `scan`. Adam with decoupled weight decay and a cosine
-schedule; what is kept is the moving average of the weights at its best validation loss, for the learning rate whose members do
-best on average. Validation uses the same random numbers every time, and no more than 20,000 unseen cases.
+Members of an ensemble hold out different folds of the cases for validation (`training_set.py`). Members, learning rates and
+training sets are one more batch axis of one compiled program; a round of epochs is one `scan`. Adam with decoupled weight decay
+and a cosine schedule; what is kept is the moving average of the weights at its best validation loss, for the learning rate
+whose members do best on average. Validation uses the same random numbers every time, and no more than 20,000 unseen cases.
 
 How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
 on the observations in a complicated way little. Unless it is given, one network for each of a few values is trained for a
@@ -27,11 +27,10 @@ import optax
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State
-from scorefold.train.training import History, Pace, Training, choose, pace_of
-from scorefold.train.training_set import Stream
+from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
+from scorefold.train.training_set import Stream, TrainingSet
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 
-MOST_UNSEEN = 20_000
 DECAYS = (1.0, 0.1)
 """Weight decays to choose from; the first where training is too short for a trial."""
 TRIAL_STEPS = 1_000
@@ -53,20 +52,6 @@ class Objective(NamedTuple):
     validation: Loss
 
 
-class Lesson(NamedTuple):
-    """What one ensemble is trained on."""
-
-    cases: Any
-    """A pytree of arrays, on the device: all cases, or those that a stream is judged by."""
-    fixed: Any
-    """What training does not change, as the losses want it."""
-    unseen: np.ndarray
-    """(members, cases) booleans: which cases each member does not train on"""
-    seed: int
-    stream: Stream | None = None
-    """All cases, if they are more than fit in memory."""
-
-
 class _Run(NamedTuple):
     """One network in training, or a stack of them."""
 
@@ -81,119 +66,163 @@ class _Run(NamedTuple):
 
 def train(
     objective: Objective,
-    lessons: Sequence[Lesson],
+    sets: Sequence[TrainingSet],
+    fixed: Sequence[Any],
     training: Training,
     base: bool,
     progress: bool = False,
     checkpoint: Checkpoint | None = None,
 ) -> list[tuple[Network, History]]:
-    """One ensemble a lesson, all of them together; a network's arrays get a leading member axis. All lessons stream, or none.
+    """One ensemble a training set, all of them together; a network's arrays get a leading member axis.
 
-    `base` says that a network which learns nothing may be right.
+    All sets stream, or none. `fixed` is for each of them what training does not change, as the losses want it. `base` says that
+    a network which learns nothing may be right.
     """
-    copies = len(training.learning_rates) * training.members
+    program = _program(objective, sets, fixed, training)
 
     def decays() -> list[float]:
-        return [decay for decay in decays_for(objective, lessons, training) for _ in range(copies)]
+        return [decay for decay in decays_for(objective, sets, fixed, training) for _ in range(program.copies)]
 
-    state, pace = _trained(objective, lessons, training, decays, progress, checkpoint)
-    ends = range(copies, copies * len(lessons) + 1, copies)
-    parts = [jax.tree.map(lambda v, end=end: v[end - copies : end], state.arrays) for end in ends]
-    return [choose(own["runs"], own["losses"], pace, training, base) for own in parts]
+    state = _run_rounds(program, decays, progress, checkpoint)
+    ends = range(program.copies, program.copies * len(sets) + 1, program.copies)
+    parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], state.arrays) for end in ends]
+    return [choose(own["runs"], own["losses"], program.setup.pace, training, base) for own in parts]
 
 
-def decays_for(objective: Objective, lessons: Sequence[Lesson], training: Training) -> list[float]:
-    """The weight decay of each lesson: as given, or what a trial favours."""
+def decays_for(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[Any], training: Training) -> list[float]:
+    """The weight decay of each training set: as given, or what a trial favours."""
     if training.weight_decay is not None:
-        return [training.weight_decay] * len(lessons)
+        return [training.weight_decay] * len(sets)
     if training.steps < WORTH_A_TRIAL:
-        return [DECAYS[0]] * len(lessons)
-    alike = [lesson._replace(unseen=lesson.unseen[:1]) for lesson in lessons]  # the same cases for every value
+        return [DECAYS[0]] * len(sets)
     trial = replace(training, members=len(DECAYS), learning_rates=training.learning_rates[:1], steps=TRIAL_STEPS)
-    state, _ = _trained(objective, alike, trial, lambda: [*DECAYS] * len(lessons), False, None)
-    losses = np.asarray(state.arrays["runs"].best_loss).reshape(len(lessons), len(DECAYS))
+    program = _program(objective, sets, fixed, trial, alike=True)
+    state = _run_rounds(program, lambda: [*DECAYS] * len(sets), False, None)
+    losses = np.asarray(state.arrays["runs"].best_loss).reshape(len(sets), len(DECAYS))
     return [DECAYS[int(np.argmin(np.where(np.isfinite(own), own, np.inf)))] for own in losses]
 
 
-def _trained(
-    objective: Objective,
-    lessons: Sequence[Lesson],
-    training: Training,
-    decays: Callable[[], Sequence[float]],
-    progress: bool,
-    checkpoint: Checkpoint | None,
-) -> tuple[State, Pace]:
-    """All runs, lesson by lesson, with a weight decay each, which is part of the state: asked for at the start alone."""
-    copies, shared = len(training.learning_rates) * training.members, len(lessons) == 1
-    rates = jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(lessons))
-    cases = _joined([lesson.cases for lesson in lessons])
-    unseen = _rows([lesson.unseen for lesson in lessons], copies)[:, :MOST_UNSEEN]
-    streams = [lesson.stream for lesson in lessons if lesson.stream is not None]
-    hidden = [stream.unseen(len(lessons[0].unseen)) for stream in streams] or [lesson.unseen for lesson in lessons]
+class _Setup(NamedTuple):
+    """What the compiled programs are made for."""
+
+    objective: Objective
+    average: float
+    pace: Pace
+    shared: bool
+    """All runs share one training set; else what is fixed has a run axis."""
+
+
+class _Data(NamedTuple):
+    """What does not change from round to round, for all runs."""
+
+    fixed: Any
+    cases: Any
+    """To judge by and, where nothing streams, to train on."""
+    seen: Int[Array, "runs rows"]
+    unseen: Int[Array, "runs rows"]
+    rates: Float[Array, "runs"]
+    keys: Array
+    """Of every run."""
+    roots: Array
+    """Of its training set."""
+
+
+class _Program(NamedTuple):
+    """Everything that training needs to know, but for its state."""
+
+    setup: _Setup
+    data: _Data
+    streams: list[Stream]
+    patience: int
+    copies: int
+    """Runs for each training set."""
+
+
+def _program(
+    objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[Any], training: Training, alike: bool = False
+) -> _Program:
+    """All runs, training set by training set; `alike`: every run of a set sees the same cases."""
+    copies = len(training.learning_rates) * training.members
+    members = 1 if alike else training.members
+    streams = [one.stream for one in sets if one.stream is not None]
+    hidden = [one.unseen(members) for one in streams or sets]
     seen = _rows([~one for one in hidden], copies)
-    pace = pace_of(training, seen.shape[1], bool(streams))
-    fixed = lessons[0].fixed
-    if not shared:
-        fixed = jax.tree.map(lambda *v: jnp.repeat(jnp.stack(v), copies, axis=0), *(lesson.fixed for lesson in lessons))
-    roots = jnp.stack([new_key(int(lesson.seed)) for lesson in lessons])
+    together = fixed[0]
+    if len(sets) > 1:
+        together = jax.tree.map(lambda *v: jnp.repeat(jnp.stack(v), copies, axis=0), *fixed)
+    roots = jnp.stack([new_key(one.seed) for one in sets])
     keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots).reshape(-1)
-    roots = jnp.repeat(roots, copies)
+    data = _Data(
+        fixed=together,
+        cases=_joined([one.cases for one in sets]),
+        seen=seen,
+        unseen=_rows([one.unseen(members) for one in sets], copies)[:, :MOST_UNSEEN],
+        rates=jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(sets)),
+        keys=keys,
+        roots=jnp.repeat(roots, copies),
+    )
+    pace = pace_of(training, seen.shape[1], bool(streams))
+    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training.patience, copies)
 
-    def one_round(state: State) -> State:
-        runs, decayed = state.arrays["runs"], state.arrays["decays"]
-        before = np.asarray(runs.best_loss)
-        losses = []
-        for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
-            block = _joined([stream.block(number) for stream in streams]) if streams else cases
-            runs, loss = _round(
-                objective, training.average, pace, shared, fixed, block, rates, decayed, seen, runs, keys, number
-            )
-            losses.append(np.asarray(loss))
-        runs, validation = _validate(objective, shared, fixed, cases, unseen, runs, roots)
-        so_far = state.arrays["losses"]
-        now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
-        so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
-        since = 0 if (np.asarray(runs.best_loss) < before).any() else state.since + 1
-        done = since >= training.patience or state.round + 1 >= pace.rounds
-        return State(state.round + 1, since, done, {**state.arrays, "runs": runs, "losses": so_far})
 
-    none = np.zeros((len(keys), 0), np.float32)
+def _start(program: _Program, decays: Sequence[float]) -> State:
+    """Untrained networks, with a weight decay each, which is part of the state."""
+    data = program.data
+    runs, validation = _validate(program.setup, data, _untrained(program.setup.objective, data.keys))
+    losses = {"train": _no_losses(program), "validation": np.asarray(validation)[:, None]}
+    return State(0, 0, False, {"runs": runs, "losses": losses, "decays": jnp.asarray(decays, jnp.float32)})
 
-    def start() -> State:
-        runs, validation = _validate(objective, shared, fixed, cases, unseen, _start(objective, keys), roots)
-        losses = {"train": none, "validation": np.asarray(validation)[:, None]}
-        return State(0, 0, False, {"runs": runs, "losses": losses, "decays": jnp.asarray(decays(), jnp.float32)})
 
-    like = {
-        "runs": jax.eval_shape(partial(_start, objective), keys),
+def _one_round(program: _Program, state: State) -> State:
+    """Some epochs, or blocks, and a look at the unseen cases."""
+    setup, data, pace = program.setup, program.data, program.setup.pace
+    runs, losses = state.arrays["runs"], []
+    before = np.asarray(runs.best_loss)
+    for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
+        block = _joined([one.block(number) for one in program.streams]) if program.streams else data.cases
+        runs, loss = _round(setup, data._replace(cases=block), state.arrays["decays"], runs, number)
+        losses.append(np.asarray(loss))
+    runs, validation = _validate(setup, data, runs)
+    now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
+    so_far = state.arrays["losses"]
+    so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
+    since = 0 if (np.asarray(runs.best_loss) < before).any() else state.since + 1
+    done = since >= program.patience or state.round + 1 >= pace.rounds
+    return State(state.round + 1, since, done, {**state.arrays, "runs": runs, "losses": so_far})
+
+
+def _no_losses(program: _Program) -> np.ndarray:
+    return np.zeros((len(program.data.keys), 0), np.float32)
+
+
+def _like(program: _Program) -> Any:
+    """The state's arrays as shapes and types."""
+    none = _no_losses(program)
+    return {
+        "runs": jax.eval_shape(partial(_untrained, program.setup.objective), program.data.keys),
         "losses": {"train": none, "validation": none},
-        "decays": jax.ShapeDtypeStruct((len(keys),), jnp.float32),
+        "decays": jax.ShapeDtypeStruct((len(program.data.keys),), jnp.float32),
     }
-    return _run_rounds(start, one_round, like, pace.rounds, progress, checkpoint), pace
 
 
 def _run_rounds(
-    start: Callable[[], State],
-    one_round: Callable[[State], State],
-    like: Any,
-    rounds: int,
-    progress: bool,
-    checkpoint: Checkpoint | None,
+    program: _Program, decays: Callable[[], Sequence[float]], progress: bool, checkpoint: Checkpoint | None
 ) -> State:
     """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
+    rounds = program.setup.pace.rounds
     with contextlib.ExitStack() as stack:
         watch, found = None, None
         if checkpoint is not None:
             watch = stack.enter_context(checkpoint.session())
-            found = checkpoint.read(like)
+            found = checkpoint.read(_like(program))
             if checkpoint.best_so_far:
                 if found is None:
                     raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, for best_so_far=True; there is none")
                 return found
-        state = found or start()
+        state = found or _start(program, decays())
         report = stack.enter_context(bar("training", rounds - state.round, progress))
         while not state.done:
-            state = one_round(state)
+            state = _one_round(program, state)
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
             report(f"loss {train:.4f}  validation {validation:.4f}")
             if watch is not None:
@@ -221,7 +250,7 @@ _OPTIMISER = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
 
 
 @partial(jax.jit, static_argnums=0)
-def _start(objective: Objective, keys: Array) -> _Run:
+def _untrained(objective: Objective, keys: Array) -> _Run:
     def one(key: Key) -> _Run:
         network = objective.make(objective.shape, key=key)
         state, zero = _OPTIMISER.init(network), jnp.zeros((), jnp.int32)
@@ -230,12 +259,12 @@ def _start(objective: Objective, keys: Array) -> _Run:
     return jax.vmap(one)(keys)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=0)
 def _round(
-    objective: Objective, average: float, pace: Pace, shared: bool, fixed: Any, cases: Any, rates: Array, decays: Array,
-    rows: Array, runs: _Run, keys: Array, index: Int[Array, ""],
-) -> tuple[_Run, Float[Array, "runs"]]:  # fmt: skip
-    """Some epochs of every run; unless all runs share it, `fixed` has a run axis."""
+    setup: _Setup, data: _Data, decays: Float[Array, "runs"], runs: _Run, index: Int[Array, ""]
+) -> tuple[_Run, Float[Array, "runs"]]:
+    """Some epochs of every run."""
+    pace = setup.pace
 
     def one(fixed: Any, rate: Scalar, decay: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
         key_order, key_loss = jax.random.split(jax.random.fold_in(key, index))
@@ -244,41 +273,40 @@ def _round(
         batches = orders.reshape(pace.epochs * pace.steps, pace.batch)
 
         def step(run: _Run, at: tuple[Array, Key]) -> tuple[_Run, Scalar]:
-            some = jax.tree.map(lambda v: v[at[0]], cases)
-            loss, grads = jax.value_and_grad(objective.loss)(run.network, fixed, some, at[1])
-            return _descend(average, pace, rate, decay, run, grads), loss
+            some = jax.tree.map(lambda v: v[at[0]], data.cases)
+            loss, grads = jax.value_and_grad(setup.objective.loss)(run.network, fixed, some, at[1])
+            return _descend(setup, rate, decay, run, grads), loss
 
         run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_loss, len(batches))))
         return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
-    return jax.vmap(one, (None if shared else 0, 0, 0, 0, 0, 0))(fixed, rates, decays, rows, runs, keys)
+    axes = (None if setup.shared else 0, 0, 0, 0, 0, 0)
+    return jax.vmap(one, axes)(data.fixed, data.rates, decays, data.seen, runs, data.keys)
 
 
-def _descend(average: float, pace: Pace, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
+def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
     """One step of one run along its gradient; left out where that is not finite. Only matrices decay."""
     finite = jnp.isfinite(optax.tree.norm(grads))
     direction, state = _OPTIMISER.update(grads, run.optimiser, run.network)
     direction = jax.tree.map(lambda d, p: d + decay * p if p.ndim >= 2 else d, direction, run.network)
-    cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / pace.total))
+    cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / setup.pace.total))
     network = jax.tree.map(lambda p, d: p - rate * cosine * d, run.network, direction)
-    keep = jnp.minimum(average, (1 + run.step) / (10 + run.step))
+    keep = jnp.minimum(setup.average, (1 + run.step) / (10 + run.step))
     averaged = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
     moved = run._replace(network=network, average=averaged, optimiser=state)
     run = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, run)
     return run._replace(step=run.step + 1, skipped=run.skipped + ~finite)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _validate(
-    objective: Objective, shared: bool, fixed: Any, cases: Any, rows: Array, runs: _Run, keys: Array
-) -> tuple[_Run, Float[Array, "runs"]]:
+@partial(jax.jit, static_argnums=0)
+def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array, "runs"]]:
     """The averaged weights' loss on unseen cases, with the same random numbers every time."""
 
     def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
-        unseen = jax.tree.map(lambda v: v[rows], cases)
-        loss = objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
+        unseen = jax.tree.map(lambda v: v[rows], data.cases)
+        loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
         better = loss < run.best_loss
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
         return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss
 
-    return jax.vmap(one, (None if shared else 0, 0, 0, 0))(fixed, rows, runs, keys)
+    return jax.vmap(one, (None if setup.shared else 0, 0, 0, 0))(data.fixed, data.unseen, runs, data.roots)

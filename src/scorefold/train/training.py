@@ -11,6 +11,8 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 
 STEPS_A_ROUND = 50
+MOST_UNSEEN = 20_000
+"""Cases that validation looks at."""
 MOST, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 

@@ -1,13 +1,15 @@
-"""Training cases, and who does not see which of them.
+"""Simulations as training data: cases in the N(0, I) space, and which of them each member does not see.
 
-Cases are dealt into five folds, those of one origin into one; member i of an ensemble holds out fold i modulo 5 for validation,
-so that five members together have seen all cases and every case has a member that has not seen it.
+Cases are dealt into five folds, those of one parameter draw into one; member i of an ensemble holds out fold i modulo 5 for
+validation, so that five members together have seen all cases and every case has a member that has not seen it.
 
-Cases of a store larger than memory stream by in blocks: an epoch is a permutation of each fold, decided by (seed, epoch), and a
-block the next few cases of every fold, the same number of each, so that all members see the same number in every block.
+Simulations that are mapped from the disk because they are large are not taken into memory as a whole. A random part of them,
+as many of every fold, is held there for everything that is fitted or judged outside the training steps: standardisation,
+Gaussian base, validation, correction and the choice of set sizes. The steps themselves see all cases, block by block: an epoch
+is a permutation of each fold, decided by (seed, epoch), and a block the next few cases of every fold, the same number of each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -16,18 +18,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.simulation.simulations import Cut, Simulations, cut, split
+from scorefold.train.training import MOST_UNSEEN, STEPS_A_ROUND, Training
 from scorefold.types import Array, Float, Int, Key
 
 FOLDS = 5
+BYTES_IN_MEMORY = 256 << 20
+"""Mapped observations of more bytes are streamed."""
+HELD_SHARE = 8
+"""What is held, and every block, has at most one part in so many of them."""
 
 
 class Cases(NamedTuple):
-    """Training cases in the N(0, I) space, on the device."""
+    """Training cases on the device: what a loss sees."""
 
     u: Float[Array, "cases dim"]
     x: Float[Array, "cases set x"]
     sizes: Int[Array, "cases"]
-    """0 for a case that is there for the prior only"""
+    """How many of the set's observations there are; 0 for a case that is there for the prior alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +72,110 @@ class Stream:
     def unseen(self, members: int) -> np.ndarray:
         """(members, cases) booleans: which of any block's cases each member does not train on."""
         return held_out(np.repeat(np.arange(FOLDS), self.each), members)
+
+
+class TrainingSet(NamedTuple):
+    """What one ensemble is trained on."""
+
+    u: Float[np.ndarray, "cases dim"]
+    """Of the cases below, in double precision, for what is fitted in closed form."""
+    cases: Any
+    """`Cases`: all of them, or those that a stream is judged by."""
+    fold: np.ndarray
+    """(cases,)"""
+    seed: int
+    stream: Stream | None = None
+    """All cases, where they are more than fit in memory."""
+
+    @property
+    def x(self) -> np.ndarray:
+        """(cases, set, x)"""
+        return np.asarray(self.cases.x)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(cases,)"""
+        return np.asarray(self.cases.sizes)
+
+    @property
+    def observations(self) -> np.ndarray:
+        """(count, x) of all cases, one after the other."""
+        x = self.x
+        return x[np.arange(x.shape[1]) < self.sizes[:, None]]
+
+    def unseen(self, members: int) -> np.ndarray:
+        """(members, cases) booleans: which cases each member does not train on."""
+        return held_out(self.fold, members)
+
+
+def is_streamed(sims: Sequence[Simulations]) -> bool:
+    """Whether any of the simulations are mapped and too large; then all of them stream."""
+    return any(isinstance(one.x, np.memmap) and one.x.nbytes > BYTES_IN_MEMORY for one in sims)
+
+
+def training_sets(
+    sims: Sequence[Simulations], set_size: int, training: Training, seeds: Sequence[int], prior_too: bool = False
+) -> list[TrainingSet]:
+    """Cases of at most `set_size` observations for each of the simulations.
+
+    With `prior_too`, draws of a prior without a density join them as cases of no observation.
+    """
+    extras = [_prior_draws(one, set_size) if prior_too else np.zeros((0, one.prior.dim)) for one in sims]
+    if not is_streamed(sims):
+        return [_whole(split(one, set_size), extra, seed) for one, extra, seed in zip(sims, extras, seeds, strict=True)]
+    parts = [cut(one, set_size) for one in sims]
+    fold = [folds(_origin(part.origin, extra), seed) for part, extra, seed in zip(parts, extras, seeds, strict=True)]
+    fit_in = max(1, BYTES_IN_MEMORY // HELD_SHARE // (FOLDS * len(sims) * parts[0].set_size * sims[0].x[0, 0].nbytes))
+    needed = -(-STEPS_A_ROUND * training.batch // (FOLDS - 1))
+    each = min(fit_in, needed, *(int(np.bincount(one, minlength=FOLDS).min()) for one in fold))
+    return [_part(*one, min(fit_in, MOST_UNSEEN), each) for one in zip(parts, extras, fold, seeds, strict=True)]
+
+
+def _whole(sims: Simulations, extra: np.ndarray, seed: int) -> TrainingSet:
+    """All cases in memory."""
+    u, x, sizes = sims.prior.to_normal(sims.theta), sims.x.reshape(*sims.x.shape[:2], -1), sims.sizes
+    if len(extra):
+        u, x = np.concatenate([u, extra]), np.concatenate([x, np.zeros((len(extra), *x.shape[1:]), x.dtype)])
+        sizes = np.concatenate([sizes, np.zeros(len(extra), sizes.dtype)])
+    return TrainingSet(u, on_device(u, x, sizes), folds(_origin(sims.origin, extra), seed), int(seed))
+
+
+def _part(part: Cut, extra: np.ndarray, fold: np.ndarray, seed: int, held: int, each: int) -> TrainingSet:
+    """So many of each fold held, and so many in a block."""
+    rows = np.sort(permuted(fold, [seed, 13])[:, :held], axis=1).reshape(-1)
+    stream = Stream(lambda rows: on_device(*_take(part, extra, rows)), fold, each, int(seed))
+    u, x, sizes = _take(part, extra, rows)
+    return TrainingSet(u, on_device(u, x, sizes), fold[rows], int(seed), stream)
+
+
+def _take(part: Cut, extra: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """u, x and sizes at these rows: sets first, then draws of the prior alone."""
+    real = rows < len(part.case)
+    some = part.take(rows[real])
+    x = some.x.reshape(*some.x.shape[:2], -1)
+    if real.all():
+        return some.prior.to_normal(some.theta), x, some.sizes
+    u, sizes = np.zeros((len(rows), some.prior.dim)), np.zeros(len(rows), int)
+    u[real], u[~real], sizes[real] = some.prior.to_normal(some.theta), extra[rows[~real] - len(part.case)], some.sizes
+    filled = np.zeros((len(rows), *x.shape[1:]), x.dtype)
+    filled[real] = x
+    return u, filled, sizes
+
+
+def _prior_draws(sims: Simulations, set_size: int) -> np.ndarray:
+    """Draws of the prior, at most as many as there are cases; none of one whose density is known."""
+    if sims.prior.has_density:
+        return np.zeros((0, sims.prior.dim))
+    return sims.prior.draws_normal[: int((-(-sims.sizes // set_size)).sum())]
+
+
+def _origin(origin: np.ndarray, extra: np.ndarray) -> np.ndarray:
+    return np.concatenate([origin, origin.max() + 1 + np.arange(len(extra))])
+
+
+def on_device(u: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> Cases:
+    """As losses want them."""
+    return Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
 
 
 def folds(origin: np.ndarray, seed: int) -> np.ndarray:

@@ -146,14 +146,14 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
 def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> list[DrawnCloud]:
     """The draws for each data set, none where they were refused, and how the sampler's run went."""
     first = cells[0]
-    how = {"sampler": sampler(first.sampler)} if first.sampler else {}
+    asked: Any = sampler(first.sampler) if first.sampler else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # it is in the record
         try:
             if len(cells) == 1:
-                draws = posterior.sample(x_obs[0], first.draws, first.parameters, **how)
+                draws = posterior.sample(x_obs[0], first.draws, first.parameters, sampler=asked)
                 return [DrawnCloud(draws.theta, bool(draws.info.converged), bool(draws.info.diverged))]
-            many = posterior.sample_many(x_obs, first.draws, [cell.parameters for cell in cells], **how)
+            many = posterior.sample_many(x_obs, first.draws, [cell.parameters for cell in cells], sampler=asked)
         except ScorefoldError as error:
             return [DrawnCloud(None, False, True, str(error))] * len(cells)
     return [

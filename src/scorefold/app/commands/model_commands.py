@@ -3,7 +3,7 @@
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -75,9 +75,8 @@ def sample(
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
         raise typer.BadParameter(f"expected a whole number or auto; got {set_size}", param_hint="--set-size")
     size = int(set_size) if set_size and set_size != "auto" else set_size
-    how: dict[str, Any] = {"rule": rule, "sampler": sampler, "set_size": size}
     with warnings_shown():
-        drawn = load(model).sample(x_obs, draws, seed, **{word: value for word, value in how.items() if value is not None})
+        drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size)
     _write(drawn, out)
     _summary(drawn)
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")

@@ -16,7 +16,6 @@ goes to the prior as a whole, and a last round in which modes got lost or ran to
 better than the Gaussian base alone unseen cases say: they stop its training, and decide what part of it is kept.
 """
 
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,19 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws, closest
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.modes import Split, deepest_valley
 from scorefold.methods.refine.refined import RefinedPosterior, Round, draw_in_region
 from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, propose, step
 from scorefold.methods.refine.score_summaries import Summaries, summarised
 from scorefold.methods.refine.straight_line import likest, locate
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import Made
+from scorefold.posterior.posterior import Made, Refining
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction
 from scorefold.simulation.simulate import SMALLEST_BUDGET, simulate
 from scorefold.simulation.simulations import Simulations, split
-from scorefold.train.training import Training
 
 DRAWS = 1_000
 INFLATION = (16.0, 9.0)
@@ -51,94 +49,119 @@ WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
-RUNNING = ("executor", "workers", "timeout", "memory", "max_failures")
-"""Options of `simulate` that are passed on to it."""
-OPTIONS = ("proposal", "sims", "training", "progress", "store")
 SMALLEST_SHARE = 2 * SMALLEST_BUDGET
 STEPS = 1_000
 """Of training in a round: within a small region the base is nearly the truth."""
 
 
-def refine(
-    start: ComposedPosterior,
-    x_obs: Any,
-    simulator: Callable[..., Any],
-    budget: int = 5_000,
-    rounds: int = 6,
-    seed: int = 0,
-    *,
-    proposal: str = "gaussian",
-    sims: Simulations | None = None,
-    training: Training | None = None,
-    progress: bool = False,
-    store: str | os.PathLike[str] | None = None,
-    **running: Any,
-) -> RefinedPosterior:
-    """`budget` simulator calls: up to half of them in at most rounds - 1 rounds to locate the posterior, the others there.
+class _Job(NamedTuple):
+    """What does not change from round to round."""
 
-    `sims` are the simulations that `start` was trained on, to be used again where they can be. With `store`, a folder, every
-    round's simulations are kept in a store of their own there (round-1, round-2, …), and the same call made again after a kill
-    goes on where it was. What else `running` may hold (executor, workers, timeout, memory, max_failures) is in `simulate`.
-    """
-    x = start.checked(x_obs)
-    _check(start, budget, rounds, seed, sims)
-    stores = None if store is None else settings.folder(store)
-    if unknown := [name for name in running if name not in RUNNING]:
-        raise ScorefoldError(f"refine has no option {unknown[0]!r}. {closest(unknown[0], [*OPTIONS, *RUNNING])}")
-    own = start.method.training
-    short = replace(own, steps=min(STEPS, own.steps))
-    set_size = start.ensemble.network.shape.largest_set
-    known = [] if sims is None else [(whole(start.prior.dim), split(sims, set_size))]
-    earlier: list[tuple[Proposal, Simulations]] = []
-    state, local, left = _start(start, x, seed), start, budget
-    summaries: Summaries | None = None
-    done: list[Round] = []
+    start: ComposedPosterior
+    x: np.ndarray
+    simulator: Callable[..., Any]
+    plan: Refining
+    known: list[tuple[Proposal, Simulations]]
+    """The simulations that the start was trained on, if they were given."""
+
+    @property
+    def set_size(self) -> int:
+        """As the start was trained."""
+        return self.start.ensemble.network.shape.largest_set
+
+    @property
+    def share(self) -> int:
+        """Simulator calls of a round before the last."""
+        return max(SMALLEST_SHARE, int(LOCATING * self.plan.budget / max(self.plan.rounds - 1, 1)))
+
+
+class _Progress(NamedTuple):
+    """Where refinement stands."""
+
+    latest: "_State"
+    left: int
+    """Of the budget."""
+    done: tuple[Round, ...] = ()
+    earlier: tuple[tuple[Proposal, Simulations], ...] = ()
     region: Proposal | None = None
-    stepped = False
-    share = max(SMALLEST_SHARE, int(LOCATING * budget / max(rounds - 1, 1)))
-    while not done or done[-1].locating:
-        number = len(done) + 1
-        fresh_region = region is None
-        if region is None:
-            region = state.region(proposal, INFLATION[min(number, 2) - 1])
-        last = number == rounds or not fresh_region or state.several_modes or left < 2 * share
-        calls = left if last else share
-        numbers = np.random.SeedSequence([seed, number]).generate_state(3)
-        kept = None if stores is None else stores / f"round-{number}"
-        fresh = simulate(
-            start.prior.proposing(region), simulator, calls, set_size, int(numbers[0]), progress, store=kept, **running
-        )
-        left -= calls
-        cases = pooled(fresh, [*known, *earlier], region, int(numbers[1]))
+    """Where it is settled."""
+    stepped: bool = False
+    """The last round only says where to look next."""
+
+
+class _Simulated(NamedTuple):
+    """One round's simulations."""
+
+    region: Proposal
+    fresh: Simulations
+    cases: Simulations
+    """With those of earlier rounds that are distributed alike."""
+
+
+def refine(
+    start: ComposedPosterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+) -> RefinedPosterior:
+    """Rounds that locate the posterior, and a last one that trains where it is; see `Posterior.refine`."""
+    x = start.checked(x_obs)
+    _check(start, plan, sims)
+    size = start.ensemble.network.shape.largest_set
+    job = _Job(start, x, simulator, plan, [] if sims is None else [(whole(start.prior.dim), split(sims, size))])
+    at = _Progress(_start(start, x, plan.seed), plan.budget)
+    while True:
+        number = len(at.done) + 1
+        last = number == plan.rounds or at.region is not None or at.latest.several_modes or at.left < 2 * job.share
+        numbers = np.random.SeedSequence([plan.seed, number]).generate_state(3)
+        region = at.region or at.latest.region(plan.proposal, INFLATION[min(number, 2) - 1])
+        fresh = _simulate(job, region, at.left if last else job.share, number, int(numbers[0]))
+        made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])))
         if last:
-            method = replace(start.method, training=training or (short if region.narrow().size else own))
-            unseen = pooled(fresh, earlier, region, int(numbers[1])) if known else cases
-            if (joined := summarised(unseen, start, region)) is not None:
-                cases, summaries = joined
-            local = method.train([cases], [int(numbers[2])], progress)[0]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UntrustworthyDraws)
-                drawn, fit = draw_in_region(local, summaries.join(x) if summaries else x, DRAWS, (seed, number), {})
-            u = drawn.u
-        else:
-            w = locate(cases, region, x, start.choose_set_size(len(x))[0], DRAWS, seed)
-            u, fit = region.from_w(w), fit_of(w, region)
-            earlier.append((region, fresh))
-        one = _round(state, u, fit, region, fresh, cases, local.ensemble.correction if last else None, locating=not last)
-        done.append(one)
-        if not stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
-            continue  # a line is not enough: on with the draws before and with the region around them
-        # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
-        settled, stepped = fit.right and not stepped, one.locating and fit.missed
-        if stepped and number == 1 and known:
-            near = likest(known[0][1], x)
-            state = state.stepping(near.mean(axis=0) + around(near, WIDER_THAN_LIKEST, INFLATION[1]))
-        else:
-            state = state.stepping(step(region, w, INFLATION[1], seed)) if stepped else state.after(u)
-        if not settled:
-            region = None
-    refined = _refined(start, local, summaries, x, done)
-    object.__setattr__(refined, "made", _made(start.made, seed, done))
+            return _trained(job, at, made, numbers)
+        at = _located(job, at, made)
+
+
+def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> Simulations:
+    plan, prior = job.plan, job.start.prior.proposing(region)
+    kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
+    return simulate(prior, job.simulator, calls, job.set_size, seed, store=kept, workers=plan.workers, progress=plan.progress)
+
+
+def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
+    """A round before the last: where the posterior is, by a straight line."""
+    region, seed = made.region, job.plan.seed
+    w = locate(made.cases, region, job.x, job.start.choose_set_size(len(job.x))[0], DRAWS, seed)
+    u, fit = region.from_w(w), fit_of(w, region)
+    one = _round(at.latest, u, fit, made, correction=None, locating=True)
+    earlier, done, left = (*at.earlier, (region, made.fresh)), (*at.done, one), at.left - made.fresh.budget
+    if not at.stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
+        # A line is not enough: on with the draws before and with the region around them.
+        return at._replace(earlier=earlier, done=done, left=left, region=region)
+    # A region that was only stepped to is wide, and a line through it too poor to say that it is right.
+    settled, stepped = fit.right and not at.stepped, fit.missed
+    if stepped and len(done) == 1 and job.known:
+        near = likest(job.known[0][1], job.x)
+        latest = at.latest.stepping(near.mean(axis=0) + around(near, WIDER_THAN_LIKEST, INFLATION[1]))
+    else:
+        latest = at.latest.stepping(step(region, w, INFLATION[1], seed)) if stepped else at.latest.after(u)
+    return _Progress(latest, left, done, earlier, region if settled else None, stepped)
+
+
+def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) -> RefinedPosterior:
+    """The last round: scores trained on the region's own space, and what they say."""
+    start, plan, own = job.start, job.plan, job.start.method.training
+    short = replace(own, steps=min(STEPS, own.steps))
+    method = replace(start.method, training=plan.training or (short if made.region.narrow().size else own))
+    unseen = pooled(made.fresh, [*at.earlier], made.region, int(numbers[1])) if job.known else made.cases
+    summaries: Summaries | None = None
+    if (joined := summarised(unseen, start, made.region)) is not None:
+        made, summaries = made._replace(cases=joined[0]), joined[1]
+    local = method.train([made.cases], [int(numbers[2])], plan.progress)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)
+        seen = summaries.join(job.x) if summaries else job.x
+        drawn, fit = draw_in_region(local, seen, DRAWS, (plan.seed, len(at.done) + 1))
+    done = [*at.done, _round(at.latest, drawn.u, fit, made, local.ensemble.correction, locating=False)]
+    refined = _refined(start, local, summaries, job.x, done)
+    object.__setattr__(refined, "made", _made(start.made, plan.seed, done))
     return refined
 
 
@@ -168,32 +191,32 @@ def _refined(
     return RefinedPosterior(start.prior, kept.method, kept.history, start.shape, kept, joined, len(x), tuple(done), agreed)
 
 
-def _check(start: ComposedPosterior, budget: int, rounds: int, seed: int, sims: Simulations | None) -> None:
-    for name, value, least in (("rounds", rounds, 1), ("seed", seed, 0), ("budget", budget, 1)):
+def _check(start: ComposedPosterior, plan: Refining, sims: Simulations | None) -> None:
+    for name, value, least in (("rounds", plan.rounds, 1), ("seed", plan.seed, 0), ("budget", plan.budget, 1)):
         settings.count(name, value, least)
-    if budget < rounds * SMALLEST_SHARE:
+    if plan.budget < plan.rounds * SMALLEST_SHARE:
         raise ScorefoldError(
-            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {budget:,} for {rounds} rounds"
+            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
+            "rounds"
         )
+    if plan.store is not None:
+        settings.folder(plan.store)
     if not start.prior.has_density:
         raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
     if sims is not None and (not isinstance(sims, Simulations) or sims.prior != start.prior):
         raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
 
 
-def _round(
-    state: "_State", u: np.ndarray, fit: Fit, region: Proposal, fresh: Simulations, cases: Simulations,
-    correction: Correction | None, locating: bool,
-) -> Round:  # fmt: skip
+def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correction: Correction | None, locating: bool) -> Round:
     """What came of a round."""
     shift, widths = moved(state.before, u)
     return Round(
-        proposal=region,
+        proposal=made.region,
         locating=locating,
-        simulations=fresh.budget,
-        failed=fresh.failed,
-        cases=len(cases.theta),
-        reused=len(cases.theta) - len(fresh.theta),
+        simulations=made.fresh.budget,
+        failed=made.fresh.failed,
+        cases=len(made.cases.theta),
+        reused=len(made.cases.theta) - len(made.fresh.theta),
         gate=float(locating is False) if correction is None else float(np.asarray(correction.gate).mean()),
         fit=fit,
         several_modes=state.several_modes,

@@ -13,19 +13,20 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose import Rule
 from scorefold.disk import strict
 from scorefold.disk.tensors import Arrays, Spec
 from scorefold.errors import ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.region import Fit, fit_of
 from scorefold.methods.refine.score_summaries import Summaries, centre_of
-from scorefold.posterior.composed import ComposedPosterior, Composition, tilt_of
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.composed import ComposedPosterior, Composition
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Frame, Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.prior import Prior
 from scorefold.prior import codec as described
-from scorefold.prior.proposal import Proposal, read_proposal, whole
-from scorefold.sample import Info
+from scorefold.prior.proposal import GaussianProposal, Proposal, read_proposal, whole
+from scorefold.sample import Info, Sampler
 from scorefold.train.training import MOST_RUNS
 
 MOST_ROUNDS, MOST_CALLS = 1_000, 10**12
@@ -135,9 +136,8 @@ class RefinedPosterior(Posterior):
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
 
     def parts(self) -> tuple[dict[str, Any], Arrays]:
-        """The region's posterior, whose tilt follows from the region, and the rounds."""
-        bare = replace(self.local, ensemble=replace(self.local.ensemble, tilt=None))
-        config, arrays = bare.parts()
+        """The region's posterior and the rounds."""
+        config, arrays = self.local.parts()
         summaries = None
         if self.summaries is not None:
             start, more = self.summaries.start.parts()
@@ -183,15 +183,20 @@ class RefinedPosterior(Posterior):
             before = ComposedPosterior.from_parts(prior, start, config["summaries"]["start"], more)
             summaries = Summaries(before, centre_of(region, frame.dim))
         local = ComposedPosterior.from_parts(own, frame if start is None else _joined(frame), config["local"], arrays)
-        local = replace(local, ensemble=replace(local.ensemble, tilt=tilt_of(own)))
         rounds = tuple(Round.read(one, frame.dim) for one in config["rounds"])
         about = config["observations"], rounds, config["agreed"]
         return cls(prior, frame.method, local.history, frame.shape, local, summaries, *about)
 
-    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], **how: Any) -> Drawn:
+    def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "RefinedPosterior":
+        """As `Posterior.using` says."""
+        local = self.local.using(rule=rule, sampler=sampler)
+        assert isinstance(local, ComposedPosterior)
+        return replace(self, method=local.method, local=local)
+
+    def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As before; draws outside the region are not to be trusted, and it says so."""
         seen = x if self.summaries is None else self.summaries.join(x)
-        drawn, fit = draw_in_region(self.local, seen, draws, seed, how)
+        drawn, fit = draw_in_region(self.local, seen, draws, seed, options)
         last = self.rounds[-1]
         if fit.missed:
             warnings.warn(
@@ -237,17 +242,17 @@ def _joined(frame: Frame) -> Frame:
 
 
 def draw_in_region(
-    local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], how: dict[str, Any]
+    local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS
 ) -> tuple[Drawn, Fit]:
     """Draws of u, and how they lie in the region."""
     proposal = local.prior.proposal or whole(local.prior.dim)
-    if local.ensemble.tilt is not None:
-        sampler = how.get("sampler") or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
+    if isinstance(proposal, GaussianProposal) and local.prior.proposal is not None:
+        sampler = options.sampler or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
         if get_sampler(sampler).reverses:
             raise ScorefoldError(
                 f"expected a Langevin sampler for a posterior refined with Gaussian proposals; got {sampler!r}, which "
                 "reverses a diffusion, and the tilted score is not that of one. Use 'self-tuned', or proposal='truncated'."
             )
-        how = {**how, "sampler": sampler}
-    drawn = local.draw(x, draws, seed, **how)
+        options = options._replace(sampler=sampler)
+    drawn = local.draw(x, draws, seed, options)
     return drawn._replace(u=proposal.from_w(drawn.u)), fit_of(drawn.u, proposal)
