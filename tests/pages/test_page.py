@@ -152,7 +152,7 @@ def test_records_without_a_measure_or_times(records):
     del failed["seconds"]
     page = bench_page([failed], [])
     Reader(page)
-    assert "1 refused" in page
+    assert "1 with refused draws" in page
     assert payload(page)["failed"] == [["not finite", [0]]]
 
 
