@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.app.bench.plan import BASELINES, SET_SIZE
+from scorefold.app.bench.plan import BASELINES, PAPER_SET_SIZE
 from scorefold.app.bench.points import METHOD_LABELS, METRICS, pick, values
 from scorefold.app.bench.record import RECORDS, Record, read
 from scorefold.report.words import TASK_LABELS
@@ -201,7 +201,7 @@ def methods_of(records: Sequence[Record], setting: str) -> list[Record]:
         r
         for r in plain(records)
         if (r["cell"]["setting"] == setting if r["cell"]["method"] in SCORES else r["cell"]["method"] in BASELINES)
-        and (r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE)
+        and (r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == PAPER_SET_SIZE)
     ]
 
 
@@ -317,7 +317,7 @@ def samplers(records: Sequence[Record], setting: str, measure: str) -> list[Find
     """Every other sampler against Algorithm 1 with a = 0.3, L = 5, which only the paper's setting has."""
     if setting != "paper":
         return []
-    own = pick(records, method="pf-npse", m=SET_SIZE, conservative=False, setting="paper")
+    own = pick(records, method="pf-npse", m=PAPER_SET_SIZE, conservative=False, setting="paper")
     others = [name for name in values(own, "sampler") if name]
     changes = {name: differences(own, measure, "sampler", name, "", ("budget",)) for name in others}
     second, overall = changes.get("transitions", {}), over_tasks(by_task(changes.get("transitions", {})))

@@ -33,13 +33,13 @@ from scorefold.train.training import Training
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TASK, METHOD, SET_SIZE = "sir", "pf-npse", 6
+TASK, METHOD, DEMO_SET_SIZE = "sir", "pf-npse", 6
 TRAINING = Training(steps=1_300, weight_decay=0.1)
 """Shorter than usual, so that nobody waits for long; the weight decay that a trial takes for this task."""
 COUNTS = (1, 8, 14)
 """Observations given, one after the other."""
 REFINE_BUDGET = 3_000
-DRAWS, CHECK_DRAWS = 1_000, 64
+DEMO_DRAWS, CHECK_DRAWS = 1_000, 64
 REFERENCE_SEED = 0
 
 
@@ -62,27 +62,27 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
         console.print(f"{words} [dim]({seconds[name]:.1f} s)[/]")
         return value
 
-    simulated = timed("simulate", f"{budget:,} epidemics simulated, in sets of 1 to {SET_SIZE}", simulate, task.prior,
-                      task.simulator, budget, SET_SIZE, seed, shown)  # fmt: skip
+    simulated = timed("simulate", f"{budget:,} epidemics simulated, in sets of 1 to {DEMO_SET_SIZE}", simulate, task.prior,
+                      task.simulator, budget, DEMO_SET_SIZE, seed, shown)  # fmt: skip
     posterior = timed("train", f"{METHOD} trained on them", fit, simulated, NPSE(training=TRAINING), seed,
                       shown)  # fmt: skip
     truth, x_obs = task.observe(max(COUNTS), seed + 1)
     story = []
     for n in COUNTS:
-        draws = timed(f"draw given {n}", f"{DRAWS:,} draws given {n} of the observations", posterior.sample, x_obs[:n],
-                      DRAWS, seed)  # fmt: skip
-        story.append(Chapter(f"n = {n}", draws, task.reference(x_obs[:n], DRAWS, REFERENCE_SEED)))
+        draws = timed(f"draw given {n}", f"{DEMO_DRAWS:,} draws given {n} of the observations", posterior.sample, x_obs[:n],
+                      DEMO_DRAWS, seed)  # fmt: skip
+        story.append(Chapter(f"n = {n}", draws, task.reference(x_obs[:n], DEMO_DRAWS, REFERENCE_SEED)))
     refined = timed("refine", f"refined by {REFINE_BUDGET:,} more epidemics near the answer", posterior.refine, x_obs,
                     task.simulator, REFINE_BUDGET, seed=seed, sims=simulated)  # fmt: skip
-    story.append(Chapter(f"n = {max(COUNTS)}, refined", refined.sample(x_obs, DRAWS, seed), story[-1].reference))
+    story.append(Chapter(f"n = {max(COUNTS)}, refined", refined.sample(x_obs, DEMO_DRAWS, seed), story[-1].reference))
     checked = timed("check", f"{sims} new epidemics for the calibration check", diagnose, posterior, task.simulator, COUNTS[1],
                     sims, CHECK_DRAWS, seed, log_likelihood=task.log_likelihood, progress=shown)  # fmt: skip
     measures = _measures(story)
     console.print(_table(story, measures))
     console.print(f"\nCalibration given {COUNTS[1]} observations: {checked.verdicts.overall.words}")
     summary = {
-        "settings": {"task": TASK, "method": METHOD, "budget": budget, "n": max(COUNTS), "draws": DRAWS, "seed": seed,
-                     "set_size": SET_SIZE},
+        "settings": {"task": TASK, "method": METHOD, "budget": budget, "n": max(COUNTS), "draws": DEMO_DRAWS, "seed": seed,
+                     "set_size": DEMO_SET_SIZE},
         "measures": measures, "seconds": seconds,
         "converged": all(bool(chapter.draws.info.converged) for chapter in story),
         "diverged": any(bool(chapter.draws.info.diverged) for chapter in story), "calibration": checked.summary(),

@@ -37,11 +37,11 @@ from numpy.typing import ArrayLike
 from scorefold.diagnostics.moments import clouds, spread
 from scorefold.types import Array, Float, Int, Key, Scalar
 
-FOLDS = 5
-BATCH = 200
+CLASSIFIER_FOLDS = 5
+BATCH_ROWS = 200
 WEIGHT_PENALTY = 1e-4
 TOLERANCE = 1e-4
-PATIENCE = 10
+PATIENT_EPOCHS = 10
 MAX_EPOCHS = 1_000
 LARGEST_Z = 1e6
 """Draws farther out than this, in sd of the reference, are moved here. In single precision the training fails from about 10²⁰,
@@ -99,10 +99,10 @@ def c2st(draws: ArrayLike, reference: ArrayLike, seed: int = 0) -> float:
 def c2st_many(draws: Sequence[ArrayLike], references: Sequence[ArrayLike], seed: int = 0) -> list[float]:
     """`c2st` for several pairs of clouds of one shape, as one program: on an accelerator as quick as a single pair."""
     pairs = [clouds(*pair, at_least=20) for pair in zip(draws, references, strict=True)]
-    n = min(len(cloud) for pair in pairs for cloud in pair) // FOLDS * FOLDS
+    n = min(len(cloud) for pair in pairs for cloud in pair) // CLASSIFIER_FOLDS * CLASSIFIER_FOLDS
     z = np.stack([(np.concatenate([one[:n], other[:n]]) - other.mean(0)) / spread(other) for one, other in pairs])
-    test = np.random.default_rng(seed).permutation(2 * n).reshape(FOLDS, -1)
-    train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(FOLDS)])
+    test = np.random.default_rng(seed).permutation(2 * n).reshape(CLASSIFIER_FOLDS, -1)
+    train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(CLASSIFIER_FOLDS)])
     is_draw = jnp.repeat(jnp.array([1.0, 0.0]), n)
     right = _all_told_right(jax.random.key(seed), jnp.asarray(z.clip(-LARGEST_Z, LARGEST_Z), jnp.float32), is_draw, train, test)
     # Folds of one size: the mean of their accuracies is the share told right of all.
@@ -121,11 +121,11 @@ def _told_right(key: Key, data: Data, train: Int[Array, "folds train"], test: In
     start, shuffles = jax.random.split(key)
     layers = _initial_layers(start, data.z.shape[1])
     fresh = Training(layers, ADAM.init(layers), jnp.asarray(jnp.inf), jnp.asarray(0))
-    folds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (FOLDS, *jnp.shape(leaf))), fresh)
+    folds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (CLASSIFIER_FOLDS, *jnp.shape(leaf))), fresh)
 
     def goes_on(state: tuple[Training, Count]) -> Bool[Array, ""]:
         folds, epoch = state
-        return (epoch < MAX_EPOCHS) & jnp.any(folds.stale <= PATIENCE)
+        return (epoch < MAX_EPOCHS) & jnp.any(folds.stale <= PATIENT_EPOCHS)
 
     def one_epoch(state: tuple[Training, Count]) -> tuple[Training, Count]:
         folds, epoch = state
@@ -165,7 +165,7 @@ def _loss(layers: Layers, data: Data, rows: Int[Array, "batch"], counts: Float[A
 
 def _epoch(data: Data, order: Int[Array, "train"], fold: Training, train: Int[Array, "train"]) -> Training:
     """Once over the rows of one fold in this order, unless the fold has stopped."""
-    size = min(BATCH, len(order))
+    size = min(BATCH_ROWS, len(order))
     short = -len(order) % size
     # The last batch is filled up with rows that do not count.
     rows = jnp.pad(train[order], (0, short)).reshape(-1, size)
@@ -181,4 +181,4 @@ def _epoch(data: Data, order: Int[Array, "train"], fold: Training, train: Int[Ar
     loss = jnp.vdot(losses, counts.sum(1)) / len(order)
     stale = jnp.where(loss > fold.best - TOLERANCE, fold.stale + 1, 0)
     after = Training(layers, adam, jnp.minimum(fold.best, loss), stale)
-    return jax.tree.map(partial(jnp.where, fold.stale <= PATIENCE), after, fold)
+    return jax.tree.map(partial(jnp.where, fold.stale <= PATIENT_EPOCHS), after, fold)

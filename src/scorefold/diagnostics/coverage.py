@@ -25,7 +25,7 @@ from scorefold.diagnostics.ranks import Uniformity, checked_draws, pooled_ranks,
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
-KINDS = ("central", "highest density")
+REGION_KINDS = ("central", "highest density")
 ALL_PARAMETERS = "all together"
 
 
@@ -76,8 +76,8 @@ def coverage(
         >>> bool(found.at(0.9)[0] < 0.75), found.uniformity.p_value < 0.05
         (True, True)
     """
-    if kind not in KINDS:
-        raise ScorefoldError(f"expected kind to be one of {', '.join(KINDS)}; got {kind!r}")
+    if kind not in REGION_KINDS:
+        raise ScorefoldError(f"expected kind to be one of {', '.join(REGION_KINDS)}; got {kind!r}")
     truth, draws = checked_draws(truth, draws)
     pooled = np.concatenate([truth[:, None], draws], axis=1)
     score = _off_centre(pooled) if kind == "central" else _sparseness(pooled)

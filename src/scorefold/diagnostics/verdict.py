@@ -106,4 +106,4 @@ def _overall(found: SBC, each: tuple[Verdict, ...], contraction: Float[np.ndarra
         return Verdict("overall", False, "NOT calibrated: it returns the prior, whatever the data")
     if not parameters:
         return Verdict("overall", False, "NOT calibrated: the parameters are wrong jointly, or the data are not used rightly")
-    return Verdict("overall", False, "NOT calibrated: " + "; ".join(f"{one.name} {one.words}" for one in parameters))
+    return Verdict("overall", False, "NOT calibrated: " + "; ".join(f"{one.name} is {one.words}" for one in parameters))

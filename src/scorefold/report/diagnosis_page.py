@@ -21,9 +21,7 @@ OBSERVED = {
     "marked in orange.",
     "influence": "How far the posterior's mean would move without each observation. Observations are counted from 0.",
 }
-LEAD = (
-    "Parameters were drawn from the prior, and data sets simulated from them. Could these parameters be draws of the posterior?"
-)
+LEAD = "Parameters were drawn from the prior, and data sets simulated from them. Could they be draws of the posterior given these data?"
 
 READING = (
     "The sd ratio is the width of the posterior over the right one; the shift is how far its centre is off, in its own sd. "
@@ -51,7 +49,7 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
         "<section><h2>Each parameter</h2>", scrolled(table(say.QUANTITIES, say.quantities(summary))),
         f'<p class="quiet">{escaped(READING)}</p></section>',
         "<section><h2>All parameters together</h2>", scrolled(table(("joint test", "p", ""), say.tests(summary))),
-        '<p class="quiet">Each test fails in 5 % of cases although the posterior is right.</p></section>',
+        '<p class="quiet">Even if the posterior is right, each test fails in 5 % of cases.</p></section>',
     ]  # fmt: skip
     if "observed" in summary:
         found = scrolled(table(("question", "p", ""), say.observed(summary)))

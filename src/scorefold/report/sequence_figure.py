@@ -14,7 +14,7 @@ from scorefold.report.canvas import figure_of, legend_below, plain
 from scorefold.report.kernel_density import marginal
 from scorefold.report.palette import BLUE_RAMP, GREY, INK, ORANGE
 
-MOST_PARAMETERS = 12
+SHOWN_PARAMETERS = 12
 DOTTED, DASHED = (0, (1, 1.2)), (0, (4, 2))
 
 
@@ -22,7 +22,7 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
              truth: np.ndarray | None = None, prior: np.ndarray | None = None,
              references: Sequence[np.ndarray] = ()) -> Figure:  # fmt: skip
     """Draws given more and more observations, one panel for each parameter (the first twelve); references are dotted."""
-    shown = min(len(names), MOST_PARAMETERS)
+    shown = min(len(names), SHOWN_PARAMETERS)
     columns = min(shown, 4)
     rows = -(-shown // columns)
     figure = figure_of(0.4 + max(2.3 * columns, 5.6), 0.9 + (1.7 if columns > 2 else 2.2) * rows)

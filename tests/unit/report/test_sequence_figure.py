@@ -32,4 +32,4 @@ def test_a_reference_that_is_narrower_is_not_clipped():
 def test_many_parameters_are_cut_off():
     clouds = [np.random.default_rng(4).standard_normal((50, 15))]
     figure = sequence(clouds, [1], [f"p{k}" for k in range(15)])
-    assert sum(axes.get_visible() for axes in figure.axes) == sequence_figure.MOST_PARAMETERS
+    assert sum(axes.get_visible() for axes in figure.axes) == sequence_figure.SHOWN_PARAMETERS

@@ -26,6 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from scorefold.app.bench.cloud_grid import Cloud, cloud_grid
+from scorefold.app.bench.plan import PAPER_SET_SIZE
 from scorefold.app.bench.points import METRICS, PAPER_SAMPLER, Series, pick, points, series, values
 from scorefold.app.bench.record import Record
 from scorefold.report.canvas import figure_of, plain
@@ -38,7 +39,7 @@ MARKERS = "osD^vPX*"
 AXIS_TICKS = 8.5
 """Points: the panels are small."""
 AXES = {"budget": "simulator budget", "n": "observations n", "m": "observations in a set, m"}
-STUDY_BUDGET, SET_SIZE = 10_000, 6
+STUDY_BUDGET = 10_000
 CROWDED_LINES = 5
 """From so many on, bands are fainter."""
 ROOT_TICKS = (-0.05, -0.01, 0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -51,7 +52,7 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """Every figure there are records for, by name."""
     usual = [r for r in records if not r["cell"]["sampler"] and not r["cell"]["conservative"]]
     compared = [r for r in usual if r["cell"]["task"] not in SHOWN] or usual
-    grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE]
+    grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == PAPER_SET_SIZE]
     sized = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
     panels = [pick(sized, task=task, n=n) for task, n in product(values(sized, "task"), values(sized, "n"))]
     study = [r for panel in panels if len(values(panel, "m")) > 2 for r in panel]

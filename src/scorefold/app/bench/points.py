@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scorefold.app.bench.plan import SCORE_METHODS
 from scorefold.app.bench.record import Record
 
 METRICS = {
@@ -27,7 +28,6 @@ METHOD_LABELS = {
     "nre": "NRE",
     "abc": "ABC",
 }
-SCORE_METHODS = ("f-npse", "pf-npse", "npse")
 PAPER_SAMPLER = "langevin a=0.3 L=5"
 """What the paper's setting draws with where no sampler is named."""
 

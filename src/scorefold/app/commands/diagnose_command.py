@@ -28,7 +28,7 @@ def diagnose(
     observe: Annotated[
         int | None, typer.Option(min=0, help="Also check one data set of the task, simulated with this seed.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of training, data sets and draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of training, data sets and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("diagnosis"),
 ) -> None:
     """Check the calibration of a posterior on simulated data sets, and say in words what is wrong with it."""

@@ -37,7 +37,7 @@ def infer(
     rounds: Annotated[
         int, typer.Option(min=0, help="Rounds of refinement, which take 60 % of the budget and simulate near the answer.")
     ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of simulations, training, observations and draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of simulations, training, observations and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures, the draws and the summary.")] = Path("infer"),
     save: Annotated[Path | None, typer.Option(help="Keep the trained model in this new folder, for sf.load.")] = None,
 ) -> None:
@@ -91,7 +91,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("demo"),
     budget: Annotated[int, typer.Option(min=1_000, help="Simulator calls for training.")] = 10_000,
     sims: Annotated[int, typer.Option(min=20, help="Data sets for the calibration check.")] = 40,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
 ) -> None:
     """Infer an epidemic from 1, 8 and 14 observations, next to the true posterior, and write a page about it."""
     from rich.console import Console

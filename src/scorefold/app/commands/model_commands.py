@@ -22,7 +22,7 @@ def fit(
     simulations: Annotated[Path, typer.Argument(help="A store of simulations, or the TOML file that filled it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "pf-npse",
-    seed: Annotated[int, typer.Option(min=0, help="Of the training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
 ) -> None:
@@ -59,8 +59,8 @@ def fit(
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
-    draws: Annotated[int, typer.Option(min=1, help="How many.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    draws: Annotated[int, typer.Option(min=1, help="Posterior draws.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     rule: Annotated[str | None, typer.Option(help="How sets are composed.")] = None,
     sampler: Annotated[str | None, typer.Option(help="How draws are made.")] = None,
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,

@@ -40,7 +40,7 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
 
 @store_app.command()
 def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
-    """Say what is in a store."""
+    """Show what is in a store."""
     import numpy as np
     from rich.console import Console
     from rich.table import Table

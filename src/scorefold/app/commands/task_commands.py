@@ -17,7 +17,7 @@ else:
 
 tasks_app = typer.Typer(invoke_without_command=True, help="The tasks with a known true posterior: list them, or show one.")
 
-QUANTILES = {"5 %": -1.645, "median": 0.0, "95 %": 1.645}
+PRIOR_QUANTILES = {"5 %": -1.645, "median": 0.0, "95 %": 1.645}
 """As normal scores."""
 
 
@@ -45,7 +45,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A task; see `scorefold tasks`.")],
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("tasks"),
     simulations: Annotated[int, typer.Option(min=50, help="How many to draw from the prior for the picture.")] = 2_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the simulations.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
 ) -> None:
     """Describe a task, and draw a picture of what it simulates over its prior."""
     from rich.console import Console
@@ -70,8 +70,8 @@ def _prior_table(task: "Task") -> "Table":
     """Each parameter's distribution and quantiles."""
     from rich.table import Table
 
-    table = Table("parameter", "prior", *QUANTILES, box=None, pad_edge=False)
-    quantiles = task.prior.from_normal([[u] * task.prior.dim for u in QUANTILES.values()]).T
+    table = Table("parameter", "prior", *PRIOR_QUANTILES, box=None, pad_edge=False)
+    quantiles = task.prior.from_normal([[u] * task.prior.dim for u in PRIOR_QUANTILES.values()]).T
     laws = task.prior.describe().get("marginals") or [{"distribution": "multivariate normal"}] * task.prior.dim
     for parameter, law, row in zip(task.prior.names, laws, quantiles, strict=True):
         given = ", ".join(f"{k}={v:.3g}" for k, v in law.get("parameters", {}).items())
