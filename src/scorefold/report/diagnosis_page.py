@@ -21,7 +21,10 @@ OBSERVED = {
     "marked in orange.",
     "influence": "How far the posterior's mean would move without each observation. Observations are counted from 0.",
 }
-LEAD = "Parameters were drawn from the prior, and data sets simulated from them. Could they be draws of the posterior given these data?"
+LEAD = (
+    "Parameters were drawn from the prior, and data sets simulated from them. Could they be draws of the posterior given these "
+    "data sets?"
+)
 
 READING = (
     "The sd ratio is the width of the posterior over the right one; the shift is how far its centre is off, in its own sd. "

@@ -35,7 +35,7 @@ def test_the_parameter_that_is_wrong_is_named(fault, says):
     assert not first.good
     assert second.words == "well calibrated"
     assert re.fullmatch(says, first.words)
-    assert found.overall.words == f"NOT calibrated: a {first.words}"
+    assert found.overall.words == f"NOT calibrated: a is {first.words}"
 
 
 @pytest.mark.parametrize(("by", "says"), [(50.0, "up"), (-50.0, "down")])
