@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.app.bench.plan import BASELINES, SET_SIZE
+from scorefold.app.bench.plan import BASELINES, PAPER_SET_SIZE
+from scorefold.app.bench.points import METHOD_LABELS, METRICS, pick, values
 from scorefold.app.bench.record import RECORDS, Record, read
-from scorefold.report.summary import METHODS, METRICS, TASKS, pick, values
+from scorefold.report.words import TASK_LABELS
 
 MEASURES = ("c2st", "mmd2")
 SETTINGS = ("paper", "default")
@@ -200,7 +201,7 @@ def methods_of(records: Sequence[Record], setting: str) -> list[Record]:
         r
         for r in plain(records)
         if (r["cell"]["setting"] == setting if r["cell"]["method"] in SCORES else r["cell"]["method"] in BASELINES)
-        and (r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE)
+        and (r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == PAPER_SET_SIZE)
     ]
 
 
@@ -253,14 +254,14 @@ def ranking(contests: Mapping[tuple, Contest]) -> str:
     if not counted:
         return ""
     sizes = sorted({place[2] for place in counted})
-    names = [name for name in METHODS if any(name in one.means for one in counted.values())]
+    names = [name for name in METHOD_LABELS if any(name in one.means for one in counted.values())]
 
     def entry(name: str, places: Iterable[tuple]) -> str:
         own = [counted[place] for place in places if name in counted[place].means]
         return f"{sum(c.best == name for c in own)} ({sum(name in c.near for c in own)}) of {len(own)}" if own else "–"
 
     rows = [
-        [METHODS[name], *(entry(name, [p for p in counted if p[2] == n]) for n in sizes), entry(name, counted)]
+        [METHOD_LABELS[name], *(entry(name, [p for p in counted if p[2] == n]) for n in sizes), entry(name, counted)]
         for name in names
     ]
     return grid(["best (near the best) of cells", *(f"n = {n}" for n in sizes), "all"], rows)
@@ -275,7 +276,7 @@ def more_simulations(records: Sequence[Record], setting: str, measure: str) -> l
             if abs(change.mean) > change.error:
                 counts.setdefault(method, []).append(change.mean < 0)
     every_one = [better for own in counts.values() for better in own]
-    rows = [[METHODS[name], f"{sum(counts[name])} of {len(counts[name])}"] for name in METHODS if name in counts]
+    rows = [[METHOD_LABELS[name], f"{sum(counts[name])} of {len(counts[name])}"] for name in METHOD_LABELS if name in counts]
     return [Finding(
         "Performance tends to improve with the budget", setting, measure, most(sum(every_one), len(every_one)),
         f"better in {sum(every_one)} of {len(every_one)} changes larger than their error" if every_one else "no records",
@@ -296,7 +297,7 @@ def best_m(records: Sequence[Record], setting: str, measure: str) -> list[Findin
     counted = [one for one in contests.values() if one.decided]
     held = sum(one.best in ("3", "6") for one in counted)
     sizes = sorted({int(m) for one in contests.values() for m in one.means})
-    rows = [[TASKS.get(t, t), *(marked(one, str(m)) for m in sizes)] for t, one in contests.items()]
+    rows = [[TASK_LABELS.get(t, t), *(marked(one, str(m)) for m in sizes)] for t, one in contests.items()]
     return [Finding(
         f"At n = {STUDY_N} the best m is 3 or 6 (budget {STUDY_BUDGET:,})", setting, measure,
         most(held, len(counted), FEWEST_TASKS), f"{held} of {len(counted)} tasks" if contests else "no records",
@@ -316,7 +317,7 @@ def samplers(records: Sequence[Record], setting: str, measure: str) -> list[Find
     """Every other sampler against Algorithm 1 with a = 0.3, L = 5, which only the paper's setting has."""
     if setting != "paper":
         return []
-    own = pick(records, method="pf-npse", m=SET_SIZE, conservative=False, setting="paper")
+    own = pick(records, method="pf-npse", m=PAPER_SET_SIZE, conservative=False, setting="paper")
     others = [name for name in values(own, "sampler") if name]
     changes = {name: differences(own, measure, "sampler", name, "", ("budget",)) for name in others}
     second, overall = changes.get("transitions", {}), over_tasks(by_task(changes.get("transitions", {})))
@@ -389,7 +390,7 @@ def said(overall: Estimate, changes: Changes) -> str:
     """A difference in words."""
     if not changes:
         return "no records"
-    only = ", ".join(dict.fromkeys(TASKS.get(place[0], place[0]) for place in changes))
+    only = ", ".join(dict.fromkeys(TASK_LABELS.get(place[0], place[0]) for place in changes))
     return f"{overall.signed}, mean over tasks" if overall.trainings else f"only {only}"
 
 
@@ -413,9 +414,9 @@ def named(head: tuple) -> str:
     """A task, and a method with its m and budget where they are given."""
     task, *rest = head
     if not rest:
-        return TASKS.get(task, task)
+        return TASK_LABELS.get(task, task)
     method, m, budget = rest
-    return f"{TASKS.get(task, task)}, {METHODS[method]}{f' (m = {m})' if method == 'pf-npse' else ''}, {budget:,}"
+    return f"{TASK_LABELS.get(task, task)}, {METHOD_LABELS[method]}{f' (m = {m})' if method == 'pf-npse' else ''}, {budget:,}"
 
 
 # The page
@@ -431,7 +432,7 @@ def health(records: Sequence[Record]) -> str:
             apart.setdefault((kind, task), []).append(record)
     kinds = list(dict.fromkeys(kind for kind, _ in apart))
     order = sorted(apart, key=lambda at: (kinds.index(at[0]), at[1] == "all"))
-    rows = [[kind, TASKS.get(task, task), *counts(apart[kind, task])] for kind, task in order]
+    rows = [[kind, TASK_LABELS.get(task, task), *counts(apart[kind, task])] for kind, task in order]
     return grid(["setting", "task", "cells", "refused", "diverged", "not converged", "not converged or worse"], rows)
 
 

@@ -20,12 +20,13 @@ import numpy as np
 
 import scorefold as sf
 from scorefold import methods, tasks
+from scorefold.app.bench.cloud_grid import Cloud, cloud_grid
+from scorefold.app.bench.points import METHOD_LABELS
 from scorefold.diagnostics.c2st import c2st
 from scorefold.methods.method import Method
 from scorefold.report.canvas import save
-from scorefold.report.clouds import clouds
+from scorefold.report.palette import GREY
 
-LABELS = {"f-npse": "F-NPSE", "pf-npse": "PF-NPSE", "npse": "NPSE", "npe": "NPE", "nle": "NLE", "nre": "NRE", "abc": "ABC"}
 SET_SIZES = {"f-npse": 1, "pf-npse": 3, "nle": 1, "nre": 1}
 
 
@@ -82,11 +83,12 @@ def main() -> None:
     data = {n: x[:n] for n in chosen.n}
     rows = {"truth": {n: task.reference(some, chosen.draws, 0) for n, some in data.items()}}
     for method in chosen.methods:
-        rows[LABELS[method]] = kept(method, chosen, data)
-        for n, theta in rows[LABELS[method]].items():
+        rows[METHOD_LABELS[method]] = kept(method, chosen, data)
+        for n, theta in rows[METHOD_LABELS[method]].items():
             share, accuracy = np.mean(theta @ truth > 0), c2st(theta, rows["truth"][n])
             print(f"{method:8s} n = {n}: C2ST {accuracy:.3f}, {share:.2f} of the draws on the true side", flush=True)
-    save(clouds(rows, truth, sides=(truth, -truth)), chosen.out)
+    clouds = {name: {n: Cloud(theta, (truth, -truth)) for n, theta in row.items()} for name, row in rows.items()}
+    save(cloud_grid(clouds, {"truth": GREY}, shown=300), chosen.out)
 
 
 if __name__ == "__main__":

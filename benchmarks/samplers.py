@@ -32,9 +32,10 @@ from scorefold.diagnostics.c2st import c2st_many
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, levels
-from scorefold.posterior.composed import pilot_precisions
+from scorefold.posterior.pilots import pilot_precisions
 from scorefold.posterior.rule_and_sampler import pair
-from scorefold.report.canvas import INK, figure_of, save
+from scorefold.report.canvas import figure_of, save
+from scorefold.report.palette import INK
 from scorefold.sample import SAMPLERS, Langevin, Metropolis, ProbabilityFlow, Sampler, Transitions
 from scorefold.score.network import Shape
 from scorefold.tasks.exact import ExactSets, exact_sets

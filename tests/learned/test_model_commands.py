@@ -103,7 +103,7 @@ def test_a_training_that_was_stopped_goes_on(folder, monkeypatch):
         stopped = call(*argv)
     assert stopped.exit_code == 1
     assert "Go on with --resume" in stopped.output
-    assert f"the best so far is the model {out}.so-far" in stopped.output
+    assert f"the best networks so far are saved as the model {out}.so-far" in stopped.output
     assert sf.load(f"{out}.so-far").history.train.shape == (1, 1)
     assert not out.exists()
     refused = call(*argv)
@@ -119,7 +119,7 @@ def test_a_training_that_was_stopped_goes_on(folder, monkeypatch):
     ("argv", "says"),
     [
         (["fit", "{}/run.toml", "--out", "{}/new", "--method", "f-nspe"], "Did you mean 'f-npse'"),
-        (["fit", "{}/run.toml", "--out", "{}/x.csv"], "is there already"),
+        (["fit", "{}/run.toml", "--out", "{}/x.csv"], "exists already"),
         (["sample", "{}/model", "{}/x.txt"], ".npy or .csv"),
         (["sample", "{}/model", "{}/none.csv"], "cannot be read"),
         (["sample", "{}/model", "{}/x.csv", "--out", "{}/x.xlsx"], ".npz, .csv, .nc"),

@@ -6,6 +6,11 @@ from scorefold.app.bench.plan import cells
 from scorefold.app.bench.record import described
 
 
+def compared(record) -> dict:
+    """What is the same in every run of a cell."""
+    return {name: value for name, value in record.items() if name not in ("seconds", "device")}
+
+
 def pretended(preset: str, only: str = "") -> list[dict]:
     """One record for each cell; better with the budget and in our setting, worse with n."""
     return [pretend(cell) for cell in cells(preset, only)]

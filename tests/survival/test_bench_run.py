@@ -11,13 +11,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pretended import compared
 
 from scorefold import tasks
 from scorefold.app.bench import cells as run
 from scorefold.app.bench.bench_figures import SHOWN
 from scorefold.app.bench.drive import _returned, drive, history, missing, parse_executor
 from scorefold.app.bench.plan import cells, grouped
-from scorefold.app.bench.record import RECORDS, appending, compared, described, read
+from scorefold.app.bench.record import RECORDS, appending, described, read
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior
 
@@ -72,8 +73,8 @@ def test_a_second_run_has_nothing_to_do(folder, monkeypatch):
 
 CHILD = """
 from pathlib import Path
-from scorefold.bench.drive import drive
-from scorefold.bench.plan import cells
+from scorefold.app.bench.drive import drive
+from scorefold.app.bench.plan import cells
 drive(cells("tiny", "budget=500"), Path({out!r}))
 """
 
@@ -109,8 +110,8 @@ def test_stopped_after_any_record_and_resumed(after, tmp_path, monkeypatch):
         asked.append(own[0].group)
         yield from (described(cell) | {"measures": {"c2st": len(cell.key) / 100}} for cell in own)
 
-    def stop(what, group, record):
-        if what == "record" and len(read(tmp_path / RECORDS)) > after:
+    def stop(event):
+        if event.what == "record" and len(read(tmp_path / RECORDS)) > after:
             raise Stopped
 
     monkeypatch.setattr(run, "run_group", pretend)
@@ -217,16 +218,16 @@ def test_a_configuration_that_fails_does_not_stop_the_others(executor, tmp_path,
     planned, events = cells("smoke"), []
     monkeypatch.setattr(run, "run_group", fails_with_3_000)
     with pytest.raises(ScorefoldError) as raised:
-        drive(planned, tmp_path, executor, watch=lambda *event: events.append(event))
+        drive(planned, tmp_path, executor, watch=events.append)
     line = r"RuntimeError: out of memory \(test_bench_run.py, line \d+\)"
     assert re.fullmatch(
         rf"1 of 4 configurations failed:\ngaussian f-npse \(default\) 3,000: {line}\n.* the same command tries .* again\.",
         str(raised.value),
     )
-    ((group, said),) = [(group, said) for what, group, said in events if what == "failed"]
-    assert group.budget == 3_000
-    assert re.fullmatch(line, said)
-    assert [what for what, _, _ in events].count("start" if executor == "local" else "sent") == 4
+    (failed,) = [event for event in events if event.what == "failed"]
+    assert failed.group.budget == 3_000
+    assert re.fullmatch(line, failed.error)
+    assert [event.what for event in events].count("start" if executor == "local" else "sent") == 4
     first = next(cell for cell in planned if cell.budget == 3_000)
     expected = {cell.key for cell in planned if cell.budget != 3_000} | {first.key}
     assert {record["key"] for record in read(tmp_path / RECORDS)} == expected
@@ -245,8 +246,7 @@ def test_only_the_first_failures_are_named(tmp_path):
 
 
 def test_a_long_error_is_cut():
-    _, _, said = run.failure(TINY[0], RuntimeError("much " * 1_000))
-    assert len(said) == run.LONGEST_ERROR
+    assert len(run.failure(TINY[0], RuntimeError("much " * 1_000)).error) == run.LONGEST_ERROR
 
 
 @pytest.mark.parametrize("error", [BrokenExecutor, CancelledError])
@@ -256,9 +256,9 @@ def test_what_ends_all_workers_is_not_one_configurations_failure(error):
     with pytest.raises(error):
         _returned(future, TINY[0].group)
     (future := Future()).set_exception(RuntimeError("the worker was killed"))
-    ((what, group, said),) = _returned(future, TINY[0].group)
-    assert (what, group) == ("failed", TINY[0].group)
-    assert said.startswith("RuntimeError: the worker was killed")
+    (event,) = _returned(future, TINY[0].group)
+    assert (event.what, event.group) == ("failed", TINY[0].group)
+    assert event.error.startswith("RuntimeError: the worker was killed")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
@@ -277,10 +277,10 @@ import sys
 import time
 from pathlib import Path
 
-from scorefold.bench import run
-from scorefold.bench.drive import drive, title
-from scorefold.bench.plan import cells
-from scorefold.bench.record import described
+from scorefold.app.bench import cells as run
+from scorefold.app.bench.drive import drive, title
+from scorefold.app.bench.plan import cells
+from scorefold.app.bench.record import described
 from scorefold.errors import ScorefoldError
 
 out, executor, what = sys.argv[1:]
@@ -299,7 +299,7 @@ def pretend(own, tell=None):
 run.run_group = pretend  # in the workers too: they import this file
 if __name__ == "__main__":
     try:
-        drive(cells("smoke"), Path(out), executor, watch=lambda what, group, said: print(what, title(group)))
+        drive(cells("smoke"), Path(out), executor, watch=lambda event: print(event.what, title(event.group)))
     except ScorefoldError as error:
         sys.exit(f"scorefold: {error}")
 """

@@ -52,7 +52,7 @@ WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_fa
 
 @dataclass(frozen=True)
 class Config:
-    """What the file says, its tables checked for form."""
+    """What stands in the file; unknown keys and wrong types were refused."""
 
     path: Path
     prior_table: Mapping[str, Any]
@@ -98,7 +98,7 @@ class Config:
 
 
 def read(path: str | Path) -> Config:
-    """The file's content, or an error that says what is wrong where."""
+    """Read a file; a ScorefoldError says what is wrong in it, and where."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -119,7 +119,7 @@ def read(path: str | Path) -> Config:
     _keys(settings, tuple(SIMULATE), f"[simulate] in {path}", "key")
     for key, value in settings.items():
         if not isinstance(value, SIMULATE[key]) or isinstance(value, bool):
-            kind = {int: "a whole number", str: "a text"}.get(SIMULATE[key][-1], "a number")
+            kind = {int: "a whole number", str: "text in quotes"}.get(SIMULATE[key][-1], "a number")
             raise ScorefoldError(f"[simulate] in {path}: expected {key} to be {kind}; got {value!r}")
     if "budget" not in settings:
         raise ScorefoldError(f"[simulate] in {path}: expected a budget, the number of simulator calls; got none")

@@ -1,6 +1,7 @@
 """One run from simulator to draws on a task with a known posterior, and what came of it."""
 
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,9 @@ from scorefold.methods.fit import fit
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
 from scorefold.progress import record_time
-from scorefold.report import results as folder
+from scorefold.report import results_folder
 from scorefold.report.infer_page import infer_page
-from scorefold.report.summary import health
+from scorefold.report.words import health
 from scorefold.sample import Info
 from scorefold.simulation.simulate import simulate
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REFERENCE_SEED = 1
-SEVERAL = 8
-"""Observations of which some are shown, between one and all of them."""
+FEWEST_FOR_ROOT = 8
+"""Observations from which on draws given √n of them are shown too, between one and all of them."""
 FROM_PRIOR = 0.4
-"""Share of the budget, if the rest is for refinement."""
+"""Share of the budget that is simulated from the prior, if the rest is for refinement."""
 
 
 class Settings(NamedTuple):
@@ -71,60 +72,72 @@ class Result(NamedTuple):
 def infer(settings: Settings, console: Console) -> Result:
     """Simulate, train, draw and compare."""
     task, seed, draws = tasks.get(settings.task), settings.seed, settings.draws
-    shown = console.is_terminal
     console.print(
         f"[bold]{task.title}[/]: {task.prior.dim} parameters, {settings.n} observations, {settings.budget:,} simulator calls"
     )
     seconds: dict[str, float] = {}
-
     timed = partial(record_time, seconds)
+    truth, x_obs = task.observe(settings.n, seed + 1)
+    posterior = _trained(settings, x_obs, timed, console)
+    sample = partial(posterior.sample, draws=draws, seed=seed, rule=settings.rule, sampler=settings.sampler)
+    drawn = timed("draw, with compilation", sample, x_obs)
+    drawn = timed("draw again", sample, x_obs)
+    reference = task.reference(x_obs, draws, REFERENCE_SEED)
+    measures = _measures(drawn.theta, reference)
+    fewer = timed("draw given fewer", _fewer, sample, x_obs, settings)
+    fewer_references = [task.reference(x_obs[: one.n], draws, REFERENCE_SEED) for one in fewer]
+    return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds, fewer, fewer_references)
+
+
+def _trained(settings: Settings, x_obs: np.ndarray, timed: Callable[..., Any], console: Console) -> Posterior:
+    """Simulate and train, and refine for these observations if that is asked for."""
+    task, seed, shown = tasks.get(settings.task), settings.seed, console.is_terminal
     first = int(FROM_PRIOR * settings.budget) if settings.rounds else settings.budget
     sims = timed("simulate", simulate, task.prior, task.simulator, first, settings.set_size, seed, shown)
     posterior = timed("train", fit, sims, settings.method, seed, shown)
-    truth, x_obs = task.observe(settings.n, seed + 1)
     if settings.rounds:
-        more = {"sims": sims, "progress": shown}
         left = settings.budget - first
-        posterior = timed("refine", posterior.refine, x_obs, task.simulator, left, settings.rounds, seed, **more)
+        posterior = timed("refine", posterior.refine, x_obs, task.simulator, left, settings.rounds, seed, sims=sims,
+                          progress=shown)  # fmt: skip
         console.print("\n".join(f"round {i}: {one}" for i, one in enumerate(posterior.rounds, 1)))
-    how = {word: value for word, value in (("rule", settings.rule), ("sampler", settings.sampler)) if value}
-    drawn = timed("draw, with compilation", posterior.sample, x_obs, draws, seed, **how)
-    drawn = timed("draw again", posterior.sample, x_obs, draws, seed, **how)
-    reference = task.reference(x_obs, draws, REFERENCE_SEED)
-    shift, ratio = mean_shift(drawn.theta, reference), sd_ratio(drawn.theta, reference)
-    measures = {
-        "squared MMD": squared_mmd(drawn.theta, reference),
-        "C2ST": c2st(drawn.theta, reference),
+    return posterior
+
+
+def _measures(theta: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    """The draws against draws of the true posterior."""
+    shift, ratio = mean_shift(theta, reference), sd_ratio(theta, reference)
+    return {
+        "squared MMD": squared_mmd(theta, reference),
+        "C2ST": c2st(theta, reference),
         "mean shift, root mean square": float(np.sqrt((shift**2).mean())),
         "mean shift, largest": float(np.abs(shift).max()),
         "sd ratio, mean": float(ratio.mean()),
         "sd ratio, smallest": float(ratio.min()),
         "sd ratio, largest": float(ratio.max()),
     }
-    fewer = timed("draw given fewer", _fewer, posterior, x_obs, settings, how)
-    fewer_references = [task.reference(x_obs[: one.n], draws, REFERENCE_SEED) for one in fewer]
-    return Result(settings, posterior, drawn, x_obs, truth, reference, measures, seconds, fewer, fewer_references)
 
 
-def _fewer(posterior: Posterior, x_obs: np.ndarray, settings: Settings, how: dict[str, Any]) -> list[Draws]:
+def _fewer(sample: Callable[..., Draws], x_obs: np.ndarray, settings: Settings) -> list[Draws]:
     """Draws given 1 of the observations and, of many, given √n; a refined posterior is for all of them alone."""
-    counts = [] if settings.rounds or settings.n == 1 else [1, round(settings.n**0.5)] if settings.n >= SEVERAL else [1]
+    counts = [1] if settings.n < FEWEST_FOR_ROOT else [1, round(settings.n**0.5)]
+    if settings.rounds or settings.n == 1:
+        counts = []
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # the table says which
         for k in counts:
             with suppress(Diverged):
-                found.append(posterior.sample(x_obs[:k], settings.draws, settings.seed, **how))
+                found.append(sample(x_obs[:k]))
     return found
 
 
-def trust(draws: Draws) -> str:
-    """Whether the draws can be used, in words."""
+def sampler_health(draws: Draws) -> str:
+    """How the sampler's run went, in words."""
     return health(bool(draws.info.converged), bool(draws.info.diverged))
 
 
 def table(result: Result) -> Table:
-    """Draws against the reference, in words a person can use."""
+    """The draws against the reference, for the terminal."""
     m, s = result.measures, result.seconds
     grid = Table("draws against the true posterior", "", "perfect", box=None, pad_edge=False, header_style="bold")
     grid.add_row("C2ST (accuracy of telling them apart)", f"{m['C2ST']:.3f}", "0.5")
@@ -139,27 +152,27 @@ def table(result: Result) -> Table:
         f"{m['sd ratio, mean']:.2f} ({m['sd ratio, smallest']:.2f} – {m['sd ratio, largest']:.2f})",
         "1",
     )
-    grid.add_row("sampler", trust(result.draws), "converged")
+    grid.add_row("sampler's own checks", sampler_health(result.draws), "converged")
     for one in result.fewer:
-        grid.add_row(f"sampler, given only {one.n}", trust(one), "converged")
+        grid.add_row(f"sampler's own checks, given only {one.n}", sampler_health(one), "converged")
     for name, value in s.items():
         grid.add_row(f"seconds to {name}", f"{value:.1f}", "")
     return grid
 
 
 def write(result: Result, out: Path) -> Path:
-    """The page report.html, its figures, the draws and a summary, into a folder that exists."""
+    """Write the page report.html, its figures, the draws and a summary into a folder that exists; the page's path."""
     settings, draws, info = result.settings, result.draws, result.draws.info
     np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
              reference=result.reference)  # fmt: skip
     summary = {"settings": settings._asdict(), "measures": result.measures, "seconds": result.seconds,
-               "converged": bool(info.converged), "diverged": bool(info.diverged), "sampler": _said(info),
-               "given fewer": {str(one.n): trust(one) for one in result.fewer}}  # fmt: skip
-    return folder.write(out, folder.SUMMARY, summary, _figures(result), infer_page)
+               "converged": bool(info.converged), "diverged": bool(info.diverged), "sampler": _numbers(info),
+               "given fewer": {str(one.n): sampler_health(one) for one in result.fewer}}  # fmt: skip
+    return results_folder.write(out, results_folder.SUMMARY, summary, _figures(result), infer_page)
 
 
 def _figures(result: Result) -> "dict[str, Figure]":
-    """Those that there is something for, by file name."""
+    """The figures that there is something to show for, by file name."""
     settings, draws, simulator = result.settings, result.draws, tasks.get(result.settings.task).simulator
     title = f"{settings.task}, {settings.method}, n = {settings.n}, {settings.budget:,} simulations"
     found = {"corner": plots.pairs(draws, result.reference, result.truth, title=title)}
@@ -175,8 +188,8 @@ def _figures(result: Result) -> "dict[str, Figure]":
     return found
 
 
-def _said(info: Any) -> dict[str, float]:
-    """The single numbers in what a method says of its run; composed scores have a figure instead."""
+def _numbers(info: Any) -> dict[str, float]:
+    """The single numbers in a sampler's info; composed scores have a figure instead."""
     return {
         name.replace("_", " "): float(value)
         for name, value in ({} if isinstance(info, Info) else info._asdict()).items()

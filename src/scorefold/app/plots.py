@@ -1,10 +1,9 @@
-"""Figures of what the other verbs give back, as matplotlib figures.
+"""Figures of draws and posteriors, as matplotlib figures: `sf.plots`.
 
-    from scorefold import plots
-    plots.save(plots.pairs(draws, truth=theta), "pairs.png")
+    sf.plots.save(sf.plots.pairs(draws, truth=theta), "pairs.png")
 
-A pair plot with reference and truth, the posterior as observations are added, the training curve, the sampler's health, and
-simulations from the posterior against the observations.
+`pairs` shows the draws with a reference and the truth, `sequence` the posterior as observations are added, `predictive`
+simulations from the posterior against the observations, `training` the loss, and `sampler` the health of the sampler's run.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,24 +11,39 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scorefold.diagnostics.diagnose import posterior_predictive
+from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
-from scorefold.report import diagnosis_figures, figures
+from scorefold.report import diagnosis_figures, health_figures
 from scorefold.report.canvas import save
 from scorefold.report.corner import corner
+from scorefold.report.sequence_figure import sequence as sequence_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["pairs", "predictive", "sampler", "save", "sequence", "training"]
 
-PRIOR_DRAWS = 4_000
+SHOWN_PRIOR_DRAWS = 4_000
 
 
 def pairs(draws: Draws, reference: Any = None, truth: Any = None, prior: bool = False, title: str = "") -> "Figure":
-    """Marginals and pairs of the draws; `reference` draws (Draws, or an array) in ink, `truth` and the `prior` as lines."""
+    """Show the marginals of the draws on the diagonal, and every pair of parameters below it.
+
+    Args:
+        draws: what `posterior.sample` returned; shown filled, with regions of 90 % and 50 %.
+        reference: other draws to compare with, in ink: `Draws`, or an array (draws, dim).
+        truth: the true parameters (dim,), in orange.
+        prior: whether to add the prior to each marginal.
+        title: above the figure.
+
+    Returns:
+        A matplotlib figure.
+
+    Raises:
+        ScorefoldError: where the draws are not `Draws`, or the others do not have their shape.
+    """
     return corner(
         _drawn(draws).theta, draws.names, _cloud(reference), None if truth is None else np.asarray(truth, float), title,
         _prior(draws) if prior else None,
@@ -39,7 +53,21 @@ def pairs(draws: Draws, reference: Any = None, truth: Any = None, prior: bool = 
 def sequence(
     many: Sequence[Draws], truth: Any = None, references: Sequence[Any] = (), prior: bool = False, title: str = ""
 ) -> "Figure":
-    """Marginals as observations are added: `many` are draws given more and more of them, `references` drawn dotted."""
+    """Show how the posterior narrows as observations are added: the marginals of each parameter, light to dark.
+
+    Args:
+        many: draws given more and more observations, the fewest first.
+        truth: the true parameters (dim,), in orange.
+        references: draws to compare with, one for each of `many`, or none; dotted.
+        prior: whether to add the prior, dashed.
+        title: above the figure.
+
+    Returns:
+        A matplotlib figure, with the first twelve parameters.
+
+    Raises:
+        ScorefoldError: where there are no draws, or not a reference for each of them.
+    """
     if not many:
         raise ScorefoldError("expected draws for at least one number of observations; got none")
     if len(references) not in (0, len(many)):
@@ -47,21 +75,45 @@ def sequence(
     clouds, counts = [_drawn(draws).theta for draws in many], [draws.n for draws in many]
     true = None if truth is None else np.asarray(truth, float)
     shown, exact = _prior(many[0]) if prior else None, [_cloud(one) for one in references]
-    return diagnosis_figures.sequence(clouds, counts, many[0].names, title, true, shown, exact)
+    return sequence_figure(clouds, counts, many[0].names, title, true, shown, exact)
 
 
 def training(posterior: Posterior, title: str = "") -> "Figure":
-    """Loss against epoch of every member, and the weights that were kept."""
+    """Show the loss in training and validation against epochs, for every network, and which weights were kept.
+
+    Args:
+        posterior: what `sf.fit` returned.
+        title: above the figure.
+
+    Returns:
+        A matplotlib figure.
+
+    Raises:
+        ScorefoldError: where nothing was trained, as with ABC.
+    """
     history = getattr(posterior, "history", None)
     if history is None:
         raise ScorefoldError(
             f"expected a posterior with a history of training; got {type(posterior).__name__}. ABC has no training."
         )
-    return figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
+    return health_figures.training_curve(history.train, history.validation, history.kept, history.epochs_a_round, title)
 
 
 def sampler(draws: Draws, title: str = "") -> "Figure":
-    """Step size and the two identities at each level, of draws from composed scores."""
+    """Show the health of the sampler's run: its step size and two identities at each noise level.
+
+    Both identities are 1 where the draws follow the score.
+
+    Args:
+        draws: what `posterior.sample` returned, for a method of composed scores (f-npse, pf-npse, npse).
+        title: above the figure.
+
+    Returns:
+        A matplotlib figure.
+
+    Raises:
+        ScorefoldError: where the draws did not go through noise levels.
+    """
     info = _drawn(draws).info
     levels = {name: getattr(info, name, None) for name in ("gamma", "step", "q", "stein")}
     if any(level is None for level in levels.values()):
@@ -69,11 +121,24 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
             f"expected draws of composed scores (f-npse, pf-npse, npse), which go through levels; got {type(info).__name__}: "
             "draws.info says how these went."
         )
-    return figures.sampler_health(**{name: np.asarray(level) for name, level in levels.items()}, title=title)
+    return health_figures.sampler_health(**{name: np.asarray(level) for name, level in levels.items()}, title=title)
 
 
 def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":
-    """Data sets simulated from some of the draws against the observed one, number by number."""
+    """Show data sets simulated from some of the draws against the observed one, number by number.
+
+    Args:
+        draws: what `posterior.sample` returned; they hold their observations.
+        simulator: the simulator that the posterior was trained on.
+        seed: of the simulations.
+        title: above the figure.
+
+    Returns:
+        A matplotlib figure, with a panel for each statistic; orange marks lie where p < 5 %.
+
+    Raises:
+        ScorefoldError: where fewer than 20 of the simulated data sets are finite.
+    """
     found = posterior_predictive(_drawn(draws), simulator, seed)
     return diagnosis_figures.predictive(found.names, found.observed, found.replicated, found.p_values, title)
 
@@ -91,4 +156,4 @@ def _cloud(reference: Any) -> Any:
 def _prior(draws: Draws) -> np.ndarray:
     if draws.prior is None:
         raise ScorefoldError("expected draws that know their prior, as posterior.sample returns them")
-    return draws.prior.sample(PRIOR_DRAWS, 0)
+    return draws.prior.sample(SHOWN_PRIOR_DRAWS, 0)

@@ -1,1 +1,1 @@
-"""From draws to a number that says how right they are."""
+"""Draws → numbers and words that say how far they can be trusted. The verb is in `diagnose.py`; the others take arrays."""

@@ -37,15 +37,15 @@ from numpy.typing import ArrayLike
 from scorefold.diagnostics.moments import clouds, spread
 from scorefold.types import Array, Float, Int, Key, Scalar
 
-FOLDS = 5
-BATCH = 200
+CLASSIFIER_FOLDS = 5
+BATCH_ROWS = 200
 WEIGHT_PENALTY = 1e-4
 TOLERANCE = 1e-4
-PATIENCE = 10
+PATIENT_EPOCHS = 10
 MAX_EPOCHS = 1_000
-FAR = 1e6
-"""In sd of the reference; draws that lie farther out are moved here. In single precision the training fails
-from about 10²⁰, and the accuracy of draws that ran away would then read 0.5."""
+LARGEST_Z = 1e6
+"""Draws farther out than this, in sd of the reference, are moved here. In single precision the training fails from about 10²⁰,
+and the accuracy of draws that ran away would then read 0.5."""
 ADAM = optax.adam(1e-3)
 """ε = 10⁻⁸ comes after the bias correction; scikit-learn has it before, which matters only where the gradient
 is about as small as ε."""
@@ -55,7 +55,7 @@ Layers = list[tuple[Float[Array, "..."], Float[Array, "..."]]]
 
 
 class Data(NamedTuple):
-    """Both clouds in one, and which is which."""
+    """Both clouds in one, and which row belongs to which."""
 
     z: Float[Array, "rows dim"]
     is_draw: Float[Array, "rows"]
@@ -73,19 +73,38 @@ class Training(NamedTuple):
 
 
 def c2st(draws: ArrayLike, reference: ArrayLike, seed: int = 0) -> float:
-    """The cross-validated accuracy with which a classifier tells draws (a, dim) from reference (b, dim)."""
+    """How well a classifier tells draws from a reference: about 0.5 if they follow one distribution, 1 if they lie apart.
+
+    Args:
+        draws: (a, dim), at least 20 of them.
+        reference: (b, dim), such as draws of the true posterior. Of the longer cloud only the first rows are used.
+        seed: of the folds, the weights and the shuffles.
+
+    Returns:
+        The share of held-out rows that were told right.
+
+    Raises:
+        ScorefoldError: where the clouds are too short, not finite or of different dimension.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> cloud, same, shifted = rng.normal(size=(100, 2)), rng.normal(size=(100, 2)), rng.normal(5, 1, size=(100, 2))
+        >>> bool(c2st(cloud, same) < 0.65), bool(c2st(cloud, shifted) > 0.95)
+        (True, True)
+    """
     return c2st_many([draws], [reference], seed)[0]
 
 
 def c2st_many(draws: Sequence[ArrayLike], references: Sequence[ArrayLike], seed: int = 0) -> list[float]:
-    """The same for several pairs of clouds of one shape, together: on an accelerator as quick as one."""
+    """`c2st` for several pairs of clouds of one shape, as one program: on an accelerator as quick as a single pair."""
     pairs = [clouds(*pair, at_least=20) for pair in zip(draws, references, strict=True)]
-    n = min(len(cloud) for pair in pairs for cloud in pair) // FOLDS * FOLDS
+    n = min(len(cloud) for pair in pairs for cloud in pair) // CLASSIFIER_FOLDS * CLASSIFIER_FOLDS
     z = np.stack([(np.concatenate([one[:n], other[:n]]) - other.mean(0)) / spread(other) for one, other in pairs])
-    test = np.random.default_rng(seed).permutation(2 * n).reshape(FOLDS, -1)
-    train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(FOLDS)])
+    test = np.random.default_rng(seed).permutation(2 * n).reshape(CLASSIFIER_FOLDS, -1)
+    train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(CLASSIFIER_FOLDS)])
     is_draw = jnp.repeat(jnp.array([1.0, 0.0]), n)
-    right = _all_told_right(jax.random.key(seed), jnp.asarray(z.clip(-FAR, FAR), jnp.float32), is_draw, train, test)
+    right = _all_told_right(jax.random.key(seed), jnp.asarray(z.clip(-LARGEST_Z, LARGEST_Z), jnp.float32), is_draw, train, test)
     # Folds of one size: the mean of their accuracies is the share told right of all.
     return [int(count) / (2 * n) for count in right.sum(axis=1)]
 
@@ -102,11 +121,11 @@ def _told_right(key: Key, data: Data, train: Int[Array, "folds train"], test: In
     start, shuffles = jax.random.split(key)
     layers = _initial_layers(start, data.z.shape[1])
     fresh = Training(layers, ADAM.init(layers), jnp.asarray(jnp.inf), jnp.asarray(0))
-    folds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (FOLDS, *jnp.shape(leaf))), fresh)
+    folds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (CLASSIFIER_FOLDS, *jnp.shape(leaf))), fresh)
 
     def goes_on(state: tuple[Training, Count]) -> Bool[Array, ""]:
         folds, epoch = state
-        return (epoch < MAX_EPOCHS) & jnp.any(folds.stale <= PATIENCE)
+        return (epoch < MAX_EPOCHS) & jnp.any(folds.stale <= PATIENT_EPOCHS)
 
     def one_epoch(state: tuple[Training, Count]) -> tuple[Training, Count]:
         folds, epoch = state
@@ -146,7 +165,7 @@ def _loss(layers: Layers, data: Data, rows: Int[Array, "batch"], counts: Float[A
 
 def _epoch(data: Data, order: Int[Array, "train"], fold: Training, train: Int[Array, "train"]) -> Training:
     """Once over the rows of one fold in this order, unless the fold has stopped."""
-    size = min(BATCH, len(order))
+    size = min(BATCH_ROWS, len(order))
     short = -len(order) % size
     # The last batch is filled up with rows that do not count.
     rows = jnp.pad(train[order], (0, short)).reshape(-1, size)
@@ -162,4 +181,4 @@ def _epoch(data: Data, order: Int[Array, "train"], fold: Training, train: Int[Ar
     loss = jnp.vdot(losses, counts.sum(1)) / len(order)
     stale = jnp.where(loss > fold.best - TOLERANCE, fold.stale + 1, 0)
     after = Training(layers, adam, jnp.minimum(fold.best, loss), stale)
-    return jax.tree.map(partial(jnp.where, fold.stale <= PATIENCE), after, fold)
+    return jax.tree.map(partial(jnp.where, fold.stale <= PATIENT_EPOCHS), after, fold)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.diagnostics.ranks import checked
+from scorefold.diagnostics.ranks import checked_draws
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
@@ -32,8 +32,30 @@ def contraction(
     draws: Float[np.ndarray, "datasets draws dim"],
     prior_variance: Float[np.ndarray, "dim"],
 ) -> Contraction:
-    """Contraction and z-score of every data set's draws (at least 20 of 20 each)."""
-    truth, draws = checked(truth, draws)
+    """How much the data narrow the prior, and how far the truth lies from the posterior mean.
+
+    Args:
+        truth: the parameters that each of at least 20 data sets was simulated from.
+        draws: at least 20 posterior draws given each data set.
+        prior_variance: of each parameter.
+
+    Returns:
+        A `Contraction` with `contraction` and `z` (data sets, dim), and the `typical` contraction of each parameter.
+
+    Raises:
+        ScorefoldError: where shapes do not match, values are not finite or a variance is not above 0.
+
+    Example:
+        Observations x = θ + noise of the prior's sd halve the variance.
+
+        >>> rng = np.random.default_rng(0)
+        >>> truth = rng.normal(size=(200, 1))
+        >>> x = truth + rng.normal(size=truth.shape)
+        >>> draws = x[:, None] / 2 + np.sqrt(0.5) * rng.normal(size=(200, 500, 1))
+        >>> contraction(truth, draws, np.ones(1)).typical.round(1)
+        array([0.5])
+    """
+    truth, draws = checked_draws(truth, draws)
     prior_variance = np.asarray(prior_variance, np.float64)
     if prior_variance.shape != truth.shape[1:] or not (prior_variance > 0).all():
         raise ScorefoldError(f"expected a prior variance > 0 for each of {truth.shape[1]} parameters; got {prior_variance}")

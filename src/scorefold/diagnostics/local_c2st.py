@@ -20,16 +20,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.diagnostics.ranks import checked
-from scorefold.diagnostics.summaries import fit_scaling, summaries
+from scorefold.diagnostics.dataset_summaries import fit_scaling, summaries
+from scorefold.diagnostics.moments import centred_with_precision
+from scorefold.diagnostics.ranks import checked_draws
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
-REPLICATES = 99
+TRAININGS = 99
+"""Of the classifier with exchanged truths; p-values are multiples of 1 / (this + 1)."""
 COMPONENTS = 3
-PENALTY = 4.0
+RIDGE_PENALTY = 4.0
 NEWTON_STEPS = 8
-LARGEST = 4.0
+LARGEST_E = 4.0
 """Standardised draws are cut off here: one far out must not decide."""
 
 
@@ -50,10 +52,26 @@ def local_c2st(
     x_obs: Float[np.ndarray, "n numbers"],
     draws_obs: Float[np.ndarray, "more dim"],
     seed: int = 0,
-    replicates: int = REPLICATES,
+    replicates: int = TRAININGS,
 ) -> LocalC2ST:
-    """`draws_obs` are posterior draws given x_obs; the rest is of simulated data sets."""
-    truth, draws = checked(truth, draws)
+    """Test whether the posterior is right at the observed data set, with a classifier trained on simulated ones.
+
+    Args:
+        truth: the parameters that each of at least 20 data sets was simulated from.
+        draws: at least 20 posterior draws given each data set.
+        x: the simulated data sets.
+        x_obs: the observed data set, of the same shape as each simulated one.
+        draws_obs: posterior draws given x_obs.
+        seed: of the exchanges.
+        replicates: exchanges of the truth with a draw; a p-value is a multiple of 1 / (replicates + 1).
+
+    Returns:
+        A `LocalC2ST`; a small `p_value` says that the posterior is wrong at x_obs.
+
+    Raises:
+        ScorefoldError: where shapes do not match or values are not finite.
+    """
+    truth, draws = checked_draws(truth, draws)
     if len(x) != len(truth) or x.shape[1:] != x_obs.shape or draws_obs.shape[1:] != truth.shape[1:]:
         raise ScorefoldError(
             f"expected data sets of one shape, and draws of one dimension; got x {x.shape}, x_obs {x_obs.shape}, draws "
@@ -61,23 +79,31 @@ def local_c2st(
         )
     summary, summary_obs = _summaries(x, x_obs)
     pooled = np.concatenate([truth[:, None], draws], axis=1)
-    e = _standardised(pooled, pooled)
-    at_obs = _features(_standardised(draws_obs[None], draws_obs[None])[0], summary_obs[None])
-    rng = np.random.default_rng([seed, 12])
+    at_obs = _features(_standardised(draws_obs[None])[0], summary_obs[None])
+    d = _judged(_standardised(pooled), summary, at_obs, np.random.default_rng([seed, 12]), replicates)
+    values = ((d - 0.5) ** 2).mean(axis=1)
+    return LocalC2ST(float(values[0]), values[1:], float(np.mean(values >= values[0])), d[0])
+
+
+def _judged(
+    e: Float[np.ndarray, "datasets pooled dim"],
+    summary: Float[np.ndarray, "datasets c"],
+    at_obs: Float[np.ndarray, "draws features"],
+    rng: np.random.Generator,
+    replicates: int,
+) -> Float[np.ndarray, "trainings draws"]:
+    """d at the observed data set's draws: first with the truth, then with a random one of the pooled in its place."""
     datasets, count = e.shape[:2]
-    row = np.arange(datasets)
+    row, label = np.arange(datasets), np.repeat([1.0, 0.0], datasets)
     one: np.ndarray = np.zeros(datasets, int)
-    statistics = []
+    found = []
     for _ in range(replicates + 1):
         # The one that is taken for the truth, and another one of the same data set.
         other = (one + rng.integers(1, count, datasets)) % count
         rows = np.concatenate([e[row, one], e[row, other]])
-        d = _trained(_features(rows, np.concatenate([summary, summary])), np.repeat([1.0, 0.0], datasets))(at_obs)
-        statistics.append((np.mean((d - 0.5) ** 2), d))
+        found.append(_trained(_features(rows, np.concatenate([summary, summary])), label)(at_obs))
         one = np.asarray(rng.integers(count, size=datasets))
-    values = np.array([value for value, _ in statistics])
-    p_value = float(np.mean(values >= values[0]))
-    return LocalC2ST(float(values[0]), values[1:], p_value, statistics[0][1])
+    return np.stack(found)
 
 
 def _summaries(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "datasets c"], Float[np.ndarray, "c"]]:
@@ -87,18 +113,14 @@ def _summaries(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "dat
     centred = (both - both[:-1].mean(axis=0)) / np.maximum(both[:-1].std(axis=0), 1e-9)
     _, values, right = np.linalg.svd(centred[:-1], full_matrices=False)
     kept = min(COMPONENTS, int(np.sum(values > 1e-6 * values[0])))
-    projected = np.clip(centred @ right[:kept].T * np.sqrt(len(x)) / values[:kept], -LARGEST, LARGEST)
+    projected = np.clip(centred @ right[:kept].T * np.sqrt(len(x)) / values[:kept], -LARGEST_E, LARGEST_E)
     return projected[:-1], projected[-1]
 
 
-def _standardised(theta: np.ndarray, by: np.ndarray) -> Float[np.ndarray, "datasets draws dim"]:
-    """In units of the mean and covariance of `by`, data set by data set."""
-    centred = by - by.mean(axis=1, keepdims=True)
-    dim = by.shape[2]
-    covariance = np.einsum("sld,sle->sde", centred, centred) / by.shape[1]
-    covariance += 1e-9 * (np.trace(covariance, axis1=1, axis2=2) / dim)[:, None, None] * np.eye(dim)
-    root = np.linalg.cholesky(np.linalg.inv(covariance))
-    return np.clip((theta - by.mean(axis=1, keepdims=True)) @ root, -LARGEST, LARGEST)
+def _standardised(theta: Float[np.ndarray, "datasets draws dim"]) -> Float[np.ndarray, "datasets draws dim"]:
+    """In units of the draws' own mean and covariance, data set by data set."""
+    centred, precision = centred_with_precision(theta)
+    return np.clip(centred @ np.linalg.cholesky(precision), -LARGEST_E, LARGEST_E)
 
 
 def _features(e: Float[np.ndarray, "rows dim"], summary: Float[np.ndarray, "some c"]) -> Float[np.ndarray, "rows features"]:
@@ -124,7 +146,7 @@ class _Logistic(NamedTuple):
 def _trained(features: Float[np.ndarray, "rows features"], label: Float[np.ndarray, "rows"]) -> _Logistic:
     """Newton's method on the penalised log loss, which is convex."""
     weights = np.zeros(features.shape[1])
-    penalty = np.full(len(weights), PENALTY)
+    penalty = np.full(len(weights), RIDGE_PENALTY)
     penalty[0] = 1e-6
     for _ in range(NEWTON_STEPS):
         p = _sigmoid(features @ weights)

@@ -11,7 +11,7 @@ among C of them is uniform, and
 is below 5 % in at most 5 % of cases, whatever the simulator ("Algorithmic learning in a random world", Vovk, Gammerman and
 Shafer, 2005). How strange a data set is, by four statistics:
 
-- far: the Mahalanobis distance of its summaries (`summaries.py`);
+- far: the Mahalanobis distance of its summaries (`dataset_summaries.py`);
 - alone: the distance of its summaries to the k-th nearest reference data set;
 - one number off: the largest deviation of a single summary, in sd;
 - one observation off: the largest distance of a single observation to its k-th nearest reference observation.
@@ -26,16 +26,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from scorefold.diagnostics.ranks import LEVEL
-from scorefold.diagnostics.summaries import Scaling, fit_scaling, summaries
+from scorefold.diagnostics.dataset_summaries import Scaling, fit_scaling, summaries
 from scorefold.errors import ScorefoldError
+from scorefold.report.p_values import FALSE_ALARMS, passes
 from scorefold.types import Float
 
-STATISTICS = ("far", "alone", "one number off", "one observation off")
 NEIGHBOUR = 3
-SINGLES = 5_000
-"""Reference observations at most."""
-FEWEST = 40
+"""The k of the k-th nearest."""
+MOST_REFERENCES = 5_000
+"""Single observations to compare with."""
+FEWEST_SIMULATED = 40
+"""Data sets: half of them are the reference, and 20 ranks are needed for a p-value of 5 %."""
 
 
 class Misspecification(NamedTuple):
@@ -44,7 +45,7 @@ class Misspecification(NamedTuple):
     p_value: float
     """For the set, all statistics together; below 5 % in at most 5 % of cases if the model is right."""
     p_values: Float[np.ndarray, "statistics"]
-    """Of each statistic alone."""
+    """Of each statistic alone: far, alone, one number off, one observation off."""
     p_observations: Float[np.ndarray, "n"]
     """Of each observation, adjusted for their number."""
     deviations: Float[np.ndarray, "summaries"]
@@ -56,12 +57,12 @@ class Misspecification(NamedTuple):
     @property
     def outliers(self) -> list[int]:
         """Observations that are like none simulated."""
-        return np.flatnonzero(self.p_observations < LEVEL).tolist()
+        return np.flatnonzero(self.p_observations < FALSE_ALARMS).tolist()
 
     @property
     def words(self) -> str:
         """What to make of it."""
-        if self.p_value >= LEVEL:
+        if passes(self.p_value):
             return "like the simulated data sets"
         worst, numbers = int(np.abs(self.deviations).argmax()), self.numbers
         what = "level" if worst < numbers else "spread"
@@ -75,11 +76,30 @@ class Misspecification(NamedTuple):
 def misspecification(
     x_obs: Float[np.ndarray, "n numbers"], simulated: Float[np.ndarray, "datasets n numbers"], seed: int = 0
 ) -> Misspecification:
-    """x_obs against data sets of the same size, simulated over the prior and not trained on."""
+    """Test whether the observed data set could have come from the prior and the simulator.
+
+    Args:
+        x_obs: n observations.
+        simulated: at least 40 data sets of n observations, simulated over the prior and not trained on.
+        seed: of the choice of single observations to compare with.
+
+    Returns:
+        A `Misspecification`: its `words` say what is off, its `outliers` which observations are like none simulated.
+
+    Raises:
+        ScorefoldError: where shapes do not match or data sets are too few.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> simulated = rng.normal(size=(100, 1, 2)) + rng.normal(size=(100, 5, 2))
+        >>> misspecification(simulated[0] + [0.0, 20.0], simulated[1:]).words
+        'UNLIKE the simulated data sets: most of all the level of number 2; observations like none simulated: 0, 1, 2, 3, 4'
+    """
     x_obs, simulated = np.asarray(x_obs, np.float64), np.asarray(simulated, np.float64)
-    if x_obs.ndim != 2 or simulated.shape[1:] != x_obs.shape or len(simulated) < FEWEST:
+    if x_obs.ndim != 2 or simulated.shape[1:] != x_obs.shape or len(simulated) < FEWEST_SIMULATED:
         raise ScorefoldError(
-            f"expected at least {FEWEST} simulated data sets of shape {x_obs.shape}, like the observed; got {simulated.shape}"
+            f"expected at least {FEWEST_SIMULATED} simulated data sets of shape {x_obs.shape}, like the observed; got "
+            f"{simulated.shape}"
         )
     reference, calibration = simulated[: len(simulated) // 2], simulated[len(simulated) // 2 :]
     scaling = fit_scaling(reference.reshape(-1, reference.shape[2]))
@@ -117,6 +137,6 @@ def _distances(tests: np.ndarray, reference: np.ndarray, scaling: Scaling, seed:
     """Of every single observation to its k-th nearest reference observation."""
     singles = scaling(reference.reshape(-1, reference.shape[2]))
     rng = np.random.default_rng([seed, 11])
-    singles = singles[rng.permutation(len(singles))[:SINGLES]]
+    singles = singles[rng.permutation(len(singles))[:MOST_REFERENCES]]
     flat = scaling(tests.reshape(-1, tests.shape[2]))
     return cKDTree(singles).query(flat, k=[min(NEIGHBOUR, len(singles))])[0].reshape(tests.shape[:2])

@@ -30,12 +30,30 @@ from scorefold.errors import ScorefoldError
 from scorefold.types import Array, Float, Int, Scalar, Theta
 
 MEDIAN_DRAWS = 2_000
-BLOCK = 64
-"""Rows of the kernel matrix in memory at once: 2.6 MB against a reference of 10,000."""
+KERNEL_ROWS = 64
+"""Of the kernel matrix, in memory at once: 2.6 MB against a reference of 10,000."""
 
 
 def squared_mmd(draws: ArrayLike, reference: ArrayLike) -> float:
-    """MMD² between draws (a, dim) and reference (b, dim); unbiased, so it may be below zero."""
+    """The squared maximum mean discrepancy between draws and a reference: 0 if they agree, about 0.79 if they lie far apart.
+
+    Args:
+        draws: (a, dim), at least 2 of them.
+        reference: (b, dim), such as draws of the true posterior.
+
+    Returns:
+        The unbiased estimate, which is a little below 0 about half of the time if the draws are right.
+
+    Raises:
+        ScorefoldError: where the clouds are not finite or of different dimension, or most of the draws are equal.
+
+    Example:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> cloud, same, shifted = rng.normal(size=(100, 2)), rng.normal(size=(100, 2)), rng.normal(5, 1, size=(100, 2))
+        >>> bool(abs(squared_mmd(cloud, same)) < 0.02), bool(squared_mmd(cloud, shifted) > 0.5)
+        (True, True)
+    """
     draws, reference = clouds(draws, reference)
     pooled = np.concatenate([draws, reference])
     centre, scale = pooled.mean(0), _median_distance(pooled)
@@ -76,4 +94,4 @@ def _kernel_rows(x: Float[Array, "x dim"], y: Float[Array, "y dim"]) -> Float[Ar
         distance2 = jax.lax.fori_loop(0, len(x_i), add, jnp.zeros(len(y), y.dtype))
         return jnp.exp(-distance2 / 2).sum()
 
-    return jax.lax.map(row, x, batch_size=BLOCK)
+    return jax.lax.map(row, x, batch_size=KERNEL_ROWS)

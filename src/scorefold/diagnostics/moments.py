@@ -6,9 +6,10 @@ With mean m and standard deviation s (divisor n-1) of the draws, and m*, s* of t
 
 A perfect posterior has shift 0 and ratio 1, up to the noise of a and b independent draws: the shift then has
 standard error √(1/a + 1/b) and, for a Gaussian, log ratio has √(1/2a + 1/2b) ("The Advanced Theory of
-Statistics", Kendall and Stuart, 1969, vol. 1, ch. 10). A ratio below 1 is overconfidence.
+Statistics", Kendall and Stuart, 1969, vol. 1, ch. 10). A ratio below 1 is over-confidence.
 
-`clouds` is the check at the door of every diagnostic that compares draws with a reference.
+`clouds` is the check at the door of every diagnostic that compares draws with a reference; `centred_with_precision` gives the
+metric of each data set's own draws.
 """
 
 import numpy as np
@@ -19,13 +20,25 @@ from scorefold.types import Float
 
 
 def mean_shift(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "dim"]:
-    """The difference of the means, in standard deviations of the reference."""
+    """How far the mean of the draws is from that of the reference, for each parameter in sd of the reference; 0 is perfect.
+
+    Both are (rows, dim). A ScorefoldError says what is wrong with them, if anything is.
+
+    >>> mean_shift([[0.0], [2.0]], [[-1.0], [1.0]]).round(3)
+    array([0.707])
+    """
     draws, reference = clouds(draws, reference)
     return (draws.mean(0) - reference.mean(0)) / spread(reference)
 
 
 def sd_ratio(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "dim"]:
-    """The standard deviation of the draws over that of the reference."""
+    """The sd of the draws over that of the reference, for each parameter; 1 is perfect, below 1 over-confident.
+
+    Both are (rows, dim). A ScorefoldError says what is wrong with them, if anything is.
+
+    >>> sd_ratio([[0.0], [1.0]], [[0.0], [2.0]])
+    array([0.5])
+    """
     draws, reference = clouds(draws, reference)
     return draws.std(0, ddof=1) / spread(reference)
 
@@ -54,6 +67,17 @@ def spread(reference: Float[np.ndarray, "reference dim"]) -> Float[np.ndarray, "
             f"{', '.join(map(str, constant))}: leave it out of both clouds"
         )
     return sd
+
+
+def centred_with_precision(
+    points: Float[np.ndarray, "datasets points dim"],
+) -> tuple[Float[np.ndarray, "datasets points dim"], Float[np.ndarray, "datasets dim dim"]]:
+    """Each data set's points less their mean, and the inverse of their covariance (with a trace of ridge)."""
+    centred = points - points.mean(axis=1, keepdims=True)
+    dim = points.shape[2]
+    covariance = np.einsum("sld,sle->sde", centred, centred) / points.shape[1]
+    covariance += 1e-9 * (np.trace(covariance, axis1=1, axis2=2) / dim)[:, None, None] * np.eye(dim)
+    return centred, np.linalg.inv(covariance)
 
 
 def _cloud(values: ArrayLike, name: str, at_least: int) -> Float[np.ndarray, "draws dim"]:

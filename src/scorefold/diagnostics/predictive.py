@@ -52,7 +52,27 @@ def predictive(
     replicated: Float[np.ndarray, "replicates n numbers"],
     statistics: Mapping[str, Statistic] | None = None,
 ) -> Predictive:
-    """`replicated` from posterior draws for a posterior predictive check, from prior draws for a prior predictive one."""
+    """Compare the observed data set with replicated ones, statistic by statistic.
+
+    Args:
+        x_obs: n observations.
+        replicated: at least 20 data sets of n observations: simulated from posterior draws for a posterior predictive check,
+            from prior draws for a prior predictive one.
+        statistics: functions of data sets (datasets, n, numbers) → (datasets, numbers) by name; by default mean, sd and
+            quantiles over the observations.
+
+    Returns:
+        A `Predictive` with a p-value for each statistic and number, and one for all together.
+
+    Raises:
+        ScorefoldError: where shapes do not match or replicates are too few.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> found = predictive(rng.normal(9, 1, size=(5, 1)), rng.normal(size=(100, 5, 1)))
+        >>> found.names, found.p_value < 0.05
+        (('mean', 'sd', '5 %', 'median', '95 %'), True)
+    """
     x_obs, replicated = np.asarray(x_obs, np.float64), np.asarray(replicated, np.float64)
     if x_obs.ndim != 2 or replicated.shape[1:] != x_obs.shape or len(replicated) < 20:
         raise ScorefoldError(

@@ -25,15 +25,15 @@ import numpy as np
 from scipy import stats
 
 from scorefold.errors import ScorefoldError
+from scorefold.report.p_values import FALSE_ALARMS
 from scorefold.types import Float, Int
 
-CUTS = 50
+MOST_CUTS = 50
 """At how many places at most the empirical distribution is looked at."""
-REPLICATES = 1_000
+EXCHANGES = 1_000
 """Exchanges of θ*; p-values are multiples of 1 / (this + 1)."""
-LEVEL = 0.05
-FEWEST = 20
-"""Data sets, and draws for each of them: with fewer nothing can be said."""
+FEWEST_RANKED = 20
+"""Data sets, and draws for each of them: with fewer, nothing can be said."""
 
 Pooled = Int[np.ndarray, "datasets pooled quantities"]
 """In every data set the ranks of θ* (first) and of all the draws among each other."""
@@ -62,8 +62,15 @@ class Uniformity(NamedTuple):
 def pooled_ranks(
     truth: Float[np.ndarray, "datasets quantities"], draws: Float[np.ndarray, "datasets draws quantities"], seed: int = 0
 ) -> Pooled:
-    """Ranks within each data set, θ* first; equal values in random order."""
-    truth, draws = checked(truth, draws)
+    """Ranks within each data set of the true value (first) and all draws, from 0; equal values in random order.
+
+    `truth` and `draws` are of at least 20 data sets with 20 draws each.
+
+    >>> truth, draws = np.zeros((20, 1)), np.broadcast_to(np.linspace(-1, 1, 20)[:, None], (20, 20, 1))
+    >>> pooled_ranks(truth, draws)[0, 0]  # ten of the 20 draws are below 0
+    array([10])
+    """
+    truth, draws = checked_draws(truth, draws)
     values = np.concatenate([truth[:, None], draws], axis=1)
     datasets, pooled, quantities = values.shape
     ties = np.random.default_rng([seed, 5]).permuted(np.broadcast_to(np.arange(pooled), (datasets, quantities, pooled)), axis=2)
@@ -73,8 +80,24 @@ def pooled_ranks(
     return np.moveaxis(ranks, 2, 1)
 
 
-def uniformity(ranks: Pooled, seed: int = 0, replicates: int = REPLICATES) -> Uniformity:
-    """The test for all quantities together."""
+def uniformity(ranks: Pooled, seed: int = 0, replicates: int = EXCHANGES) -> Uniformity:
+    """Test whether the ranks of the true values are uniform, for all quantities together.
+
+    Args:
+        ranks: what `pooled_ranks` returns.
+        seed: of the exchanges of the true values with draws.
+        replicates: how many exchanges; p-values are multiples of 1 / (replicates + 1).
+
+    Returns:
+        A `Uniformity`, with the band that all lines stay within, and p-values adjusted for their number.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> right = pooled_ranks(rng.normal(size=(100, 1)), rng.normal(size=(100, 50, 1)))
+        >>> narrow = pooled_ranks(rng.normal(size=(100, 1)), 0.5 * rng.normal(size=(100, 50, 1)))
+        >>> uniformity(right).p_value > 0.05, uniformity(narrow).p_value < 0.05
+        (True, True)
+    """
     datasets, pooled = ranks.shape[:2]
     cuts = _cuts(pooled)
     tails = _tails(datasets, pooled)
@@ -87,14 +110,14 @@ def uniformity(ranks: Pooled, seed: int = 0, replicates: int = REPLICATES) -> Un
         exchanged = ranks[row, rng.integers(pooled, size=datasets)]
         null[b] = _gamma(_counts(exchanged.T, cuts), tails).min()
     p_values = (1 + np.sum(null <= gamma[:, None] * (1 + 1e-12), axis=1)) / (replicates + 1)
-    inside = tails >= np.quantile(null, LEVEL)
+    inside = tails >= np.quantile(null, FALSE_ALARMS)
     # The band is where γ would pass; both ends belong to it.
     low = inside.argmax(axis=1) / datasets
     high = (datasets - inside[:, ::-1].argmax(axis=1)) / datasets
     return Uniformity(cuts / pooled, counts / datasets, low, high, gamma, p_values)
 
 
-def checked(
+def checked_draws(
     truth: Float[np.ndarray, "datasets quantities"], draws: Float[np.ndarray, "datasets draws quantities"]
 ) -> tuple[Float[np.ndarray, "datasets quantities"], Float[np.ndarray, "datasets draws quantities"]]:
     """Both as finite float64 of matching shapes and enough of them, or a ScorefoldError."""
@@ -104,23 +127,23 @@ def checked(
             f"expected true values (data sets, quantities) and draws (data sets, draws, quantities); got {truth.shape} and "
             f"{draws.shape}"
         )
-    if min(draws.shape[:2]) < FEWEST or truth.shape[1] == 0:
+    if min(draws.shape[:2]) < FEWEST_RANKED or truth.shape[1] == 0:
         raise ScorefoldError(
-            f"expected at least {FEWEST} data sets with {FEWEST} draws each; got {draws.shape[0]} with {draws.shape[1]}. "
-            "300 and 100 are a good start."
+            f"expected at least {FEWEST_RANKED} data sets with {FEWEST_RANKED} draws each; got {draws.shape[0]} with "
+            f"{draws.shape[1]}. 300 and 100 are a good start."
         )
     bad = ~(np.isfinite(truth).all(axis=1) & np.isfinite(draws).all(axis=(1, 2)))
     if bad.any():
         raise ScorefoldError(
             f"expected finite values; {bad.sum()} of {len(bad)} data sets hold NaN or infinity (first: {bad.argmax()}). "
-            "Leave these data sets out, and say so: what is left says nothing of them."
+            "Leave these data sets out, and count them: the diagnosis says nothing about them."
         )
     return truth, draws
 
 
 def _cuts(pooled: int) -> Int[np.ndarray, "cuts"]:
     """Ranks below which to count: all of them, or evenly spaced ones."""
-    return np.unique(np.round(np.linspace(0, pooled, min(CUTS, pooled - 1) + 2)[1:-1]).astype(int))
+    return np.unique(np.round(np.linspace(0, pooled, min(MOST_CUTS, pooled - 1) + 2)[1:-1]).astype(int))
 
 
 @lru_cache(maxsize=16)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from scorefold.diagnostics.ranks import REPLICATES, Uniformity, pooled_ranks, uniformity
+from scorefold.diagnostics.ranks import EXCHANGES, Uniformity, pooled_ranks, uniformity
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float, Int
 
@@ -58,9 +58,36 @@ def sbc(
     names: Sequence[str],
     quantities: Mapping[str, Quantity] | None = None,
     seed: int = 0,
-    replicates: int = REPLICATES,
+    replicates: int = EXCHANGES,
 ) -> SBC:
-    """Calibration of all parameters and of further quantities, such as `{"log-likelihood": (at truth, at draws)}`."""
+    """Test whether the truth ranks uniformly among its posterior draws, for every parameter and for further quantities.
+
+    Args:
+        truth: the parameters that each of at least 20 data sets was simulated from.
+        draws: at least 20 posterior draws given each data set.
+        names: of the parameters.
+        quantities: further ones by name, each as its values at the truth and at the draws. One that depends on the data, such
+            as the log-likelihood, shows whether the posterior uses them.
+        seed: of the order of equal values, and of the test.
+        replicates: exchanges of the truth with a draw; p-values are multiples of 1 / (replicates + 1).
+
+    Returns:
+        An `SBC` with ranks, p-values, and how much too low and how wide the posterior is.
+
+    Raises:
+        ScorefoldError: where shapes do not match, names are too few or many, or values are not finite.
+
+    Example:
+        The draws are half as wide as they should be.
+
+        >>> rng = np.random.default_rng(0)
+        >>> truth = rng.normal(size=(200, 1))
+        >>> x = truth + rng.normal(size=truth.shape)
+        >>> draws = x[:, None] / 2 + 0.5 * np.sqrt(0.5) * rng.normal(size=(200, 100, 1))
+        >>> found = sbc(truth, draws, ["theta"])
+        >>> found.p_value < 0.05, bool(0.4 < found.sd_ratio[0] < 0.7)
+        (True, True)
+    """
     truth, draws, more = np.asarray(truth, float), np.asarray(draws, float), quantities or {}
     if truth.ndim != 2 or len(names) != truth.shape[1]:
         raise ScorefoldError(f"expected a name for each parameter; got {len(names)} names and true values {truth.shape}")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.diagnostics.ranks import Uniformity, checked, pooled_ranks, uniformity
+from scorefold.diagnostics.ranks import Uniformity, checked_draws, pooled_ranks, uniformity
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
@@ -42,8 +42,30 @@ def tarp(
     references: Float[np.ndarray, "datasets dim"] | None = None,
     seed: int = 0,
 ) -> TARP:
-    """`references` may be any function of the data; by default uniform over the range of the true values."""
-    truth, draws = checked(truth, draws)
+    """Test whether the truth is as close to a reference point as the draws are, over all parameters jointly.
+
+    Args:
+        truth: the parameters that each of at least 20 data sets was simulated from.
+        draws: at least 20 posterior draws given each data set.
+        references: a point for each data set, any function of its observations. By default uniform over the range of the true
+            values, which does not depend on the data: the prior then passes too.
+        seed: of these points, of the order of equal distances, and of the test.
+
+    Returns:
+        A `TARP` with the expected coverage at every probability and a `p_value`.
+
+    Raises:
+        ScorefoldError: where shapes do not match or values are not finite.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> truth = rng.normal(size=(200, 2))
+        >>> x = truth + rng.normal(size=truth.shape)
+        >>> noise = np.sqrt(0.5) * rng.normal(size=(200, 100, 2))
+        >>> tarp(truth, x[:, None] / 2 + noise, x).p_value > 0.05, tarp(truth, x[:, None] / 2 + 0.3 * noise, x).p_value < 0.05
+        (True, True)
+    """
+    truth, draws = checked_draws(truth, draws)
     low, high = truth.min(axis=0), truth.max(axis=0)
     if references is None:
         references = np.random.default_rng([seed, 7]).uniform(low, high, truth.shape)

@@ -14,25 +14,25 @@ Where most true values lie beyond all the draws on one side, the shift is at lea
 The data-dependent quantity has the same p-value, and says whether the draws fit the data better or worse than the truth does.
 
 Over all: where only the data-dependent quantity fails, and no parameter's typical contraction reaches a tenth, the posterior
-"returns the prior"; where only it fails otherwise, "the parameters are wrong jointly, or use the data wrongly". What S data
-sets would have shown in four cases out of five is said along with it: a width that is 3.8 / √(2S) off, or a shift of 3.8 / √S
-sd."""
+"returns the prior"; where only it fails otherwise, "the parameters are wrong jointly, or the data are not used rightly". A good
+verdict comes with what S data sets would have shown in four cases out of five: a width that is 3.8 / √(2S) off, or a shift of
+3.8 / √S sd."""
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from scorefold.diagnostics.ranks import LEVEL
 from scorefold.diagnostics.sbc import SBC
+from scorefold.report.p_values import passes
 from scorefold.types import Float
 
-CLEAR = 2.0
-"""Standard errors."""
-SEEN = 3.8
+CLEAR_ERRORS = 2.0
+"""Standard errors from which on a shift or a width is named."""
+SEEN_ERRORS = 3.8
 """Standard errors that are found with probability 0.8, where the band is about 3 wide."""
-NARROWEST = 1.2
-"""Times the least that the sd ratio can be seen to be, which is where all ranks are 0 or L."""
+NARROWEST_SEEN = 1.2
+"""Times the least sd ratio that ranks can show, where all of them are 0 or L: below this, only a bound is named."""
 LEAST_CONTRACTION = 0.1
 
 
@@ -55,14 +55,22 @@ class Verdicts(NamedTuple):
 
 
 def verdicts(found: SBC, contraction: Float[np.ndarray, "dim"]) -> Verdicts:
-    """Words for SBC's result; `contraction` is the typical one of each parameter."""
+    """Put the result of SBC in words.
+
+    Args:
+        found: what `sbc` returned.
+        contraction: the typical one of each parameter, which tells a posterior that returns the prior.
+
+    Returns:
+        `Verdicts`, one on each quantity and one over all; as a string, a line each.
+    """
     each = tuple(_one(found, k) for k in range(len(found.names)))
     return Verdicts(each, _overall(found, each, contraction))
 
 
 def _one(found: SBC, k: int) -> Verdict:
     name, datasets = found.names[k], len(found.ranks)
-    if found.p_values[k] >= LEVEL:
+    if passes(float(found.p_values[k])):
         return Verdict(name, True, "well calibrated")
     if k >= found.parameters:
         return Verdict(
@@ -72,10 +80,10 @@ def _one(found: SBC, k: int) -> Verdict:
     if np.mean(found.ranks[:, k] == (found.draws if low_by > 0 else 0)) > 0.5:
         return Verdict(name, False, f"shifted {'down' if low_by > 0 else 'up'} by {abs(low_by):.1g} sd or more")
     words = []
-    if abs(low_by) > CLEAR / (ratio * np.sqrt(datasets)):
+    if abs(low_by) > CLEAR_ERRORS / (ratio * np.sqrt(datasets)):
         words.append(f"shifted {'down' if low_by > 0 else 'up'} by about {abs(low_by):.1g} sd")
-    if abs(np.log(ratio)) > CLEAR / np.sqrt(2 * datasets):
-        words.append(_width(ratio, NARROWEST / float(stats.norm.isf(0.5 / (found.draws + 1)))))
+    if abs(np.log(ratio)) > CLEAR_ERRORS / np.sqrt(2 * datasets):
+        words.append(_width(ratio, NARROWEST_SEEN / float(stats.norm.isf(0.5 / (found.draws + 1)))))
     return Verdict(name, False, " and ".join(words) or "wrong in shape")
 
 
@@ -91,11 +99,11 @@ def _overall(found: SBC, each: tuple[Verdict, ...], contraction: Float[np.ndarra
     parameters = [one for one in wrong if one.name in found.names[: found.parameters]]
     datasets = len(found.ranks)
     if not wrong:
-        width, shift = SEEN / np.sqrt(2 * datasets), SEEN / np.sqrt(datasets)
+        width, shift = SEEN_ERRORS / np.sqrt(2 * datasets), SEEN_ERRORS / np.sqrt(datasets)
         limits = f"{datasets} data sets would have shown a width {width:.0%} off, or a shift of {shift:.2f} sd"
         return Verdict("overall", True, f"well calibrated: {limits}")
     if not parameters and contraction.max() < LEAST_CONTRACTION:
         return Verdict("overall", False, "NOT calibrated: it returns the prior, whatever the data")
     if not parameters:
-        return Verdict("overall", False, "NOT calibrated: the parameters are wrong jointly, or use the data wrongly")
-    return Verdict("overall", False, "NOT calibrated: " + "; ".join(f"{one.name} {one.words}" for one in parameters))
+        return Verdict("overall", False, "NOT calibrated: the parameters are wrong jointly, or the data are not used rightly")
+    return Verdict("overall", False, "NOT calibrated: " + "; ".join(f"{one.name} is {one.words}" for one in parameters))

@@ -1,1 +1,1 @@
-"""Figures."""
+"""Numbers → figures, tables and pages."""

@@ -1,4 +1,4 @@
-"""What all figures share: colours, sizes checked, axes without ornament, PNG files."""
+"""What all figures share: an empty figure, axes without ornament, a legend below, a check of what is drawn, PNG files."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from scorefold.errors import ScorefoldError
-
-# After Okabe and Ito's palette, which colour-blind readers can tell apart.
-BLUE, BLUE_MID, BLUE_LIGHT = "#0072B2", "#64A9D3", "#C3DFEF"
-ORANGE, INK, GREY, FRAME = "#D55E00", "#1A1A1A", "#8C8C8C", "#B0B0B0"
+from scorefold.report.palette import FRAME, GRID, INK
 
 
 def figure_of(width: float, height: float, constrained: bool = True) -> Figure:
@@ -22,14 +19,21 @@ def figure_of(width: float, height: float, constrained: bool = True) -> Figure:
     return figure
 
 
-def plain(axes: Axes, title: str = "") -> None:
-    """Axes with a light grid and two spines."""
-    axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
+def plain(axes: Axes, title: str = "", ticks: float = 9.0) -> None:
+    """Axes with a light grid and two spines; `ticks` is the size of their labels."""
+    if title:
+        axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set(linewidth=0.8, color=FRAME)
-    axes.tick_params(labelsize=9, width=0.8, color=FRAME)
-    axes.grid(color="#EBEBEB", lw=0.7)
+    axes.tick_params(labelsize=ticks, width=0.8, color=FRAME)
+    axes.grid(color=GRID, lw=0.7)
     axes.set_axisbelow(True)
+
+
+def legend_below(figure: Figure, columns: int, handles: list[Any] | None = None, labels: list[str] | None = None) -> None:
+    """One legend under the whole figure, of what is labelled in it unless handles and labels are given."""
+    given = {} if handles is None else {"handles": handles, "labels": labels}
+    figure.legend(loc="outside lower left", ncols=columns, frameon=False, fontsize=9, **given)
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -40,7 +44,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     return path
 
 
-def checked(name: str, values: Any, shape: tuple[int | None, ...]) -> np.ndarray:
+def finite_array(name: str, values: Any, shape: tuple[int | None, ...]) -> np.ndarray:
     """The values as finite floats of the expected shape, None standing for any length but 0."""
     array = np.asarray(values, dtype=float)
     fits = array.ndim == len(shape) and all(

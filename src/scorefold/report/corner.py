@@ -14,8 +14,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.canvas import BLUE, BLUE_LIGHT, BLUE_MID, FRAME, GREY, INK, ORANGE, checked, figure_of
+from scorefold.report.canvas import figure_of, finite_array
 from scorefold.report.kernel_density import marginal, span, surface
+from scorefold.report.palette import BLUE, BLUE_LIGHT, BLUE_MID, FRAME, GREY, INK, ORANGE
 
 Some = np.ndarray | None
 
@@ -57,7 +58,7 @@ def corner(
     draws = _cloud("draws", draws, dim)
     reference = None if reference is None else _cloud("reference", reference, dim)
     prior = None if prior is None else _cloud("prior", prior, dim)
-    truth = None if truth is None else checked("truth", truth, (dim,))[None]
+    truth = None if truth is None else finite_array("truth", truth, (dim,))[None]
     look = _look(dim)
     shown = [cloud for cloud in (draws, reference, truth) if cloud is not None]
     scales = [_scale(name, look, *(cloud[:, k] for cloud in shown)) for k, name in enumerate(names)]
@@ -79,7 +80,7 @@ def corner(
 def _cloud(name: str, values: Any, dim: int) -> np.ndarray:
     if dim == 0:
         raise ScorefoldError("expected one name per parameter; got none")
-    cloud = checked(name, values, (None, dim))
+    cloud = finite_array(name, values, (None, dim))
     if len(cloud) < 2:
         raise ScorefoldError(f"expected at least 2 {name} to show a density; got {len(cloud)}")
     return cloud

@@ -13,20 +13,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from scorefold.report.canvas import BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE, checked, figure_of, plain
-from scorefold.report.kernel_density import marginal
+from scorefold.report.canvas import figure_of, finite_array, legend_below, plain
+from scorefold.report.p_values import FALSE_ALARMS, passes
+from scorefold.report.palette import BAND, BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE
+from scorefold.report.words import observations
 
-BAND = "#E4E4E4"
-LEVEL = 0.05
-PANELS = 12
-"""Parameters shown at most."""
-WIDEST = 9.0
+WIDEST_FIGURE = 9.0
 """Inches."""
 
 
 def all_of(found: Any) -> dict[str, Figure]:
     """Every figure that the diagnosis has something for, by name."""
-    data = f"{len(found.truth)} data sets of {found.n} observation{'s' if found.n > 1 else ''}"
+    data = f"{len(found.truth)} data sets of {observations(found.n)}"
     figures = {
         "ranks": rank_ecdf(found.sbc.uniformity, found.sbc.names, f"Ranks of the truth: {data}"),
         "coverage": coverage(found.coverage.uniformity, found.coverage.names, f"Central intervals, n = {found.n}"),
@@ -56,7 +54,7 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     figure = figure_of(6.0, 3.9)
     axes = figure.add_subplot()
     low, high = (np.concatenate([[0], edge - uniformity.at, [0]]) for edge in (uniformity.low, uniformity.high))
-    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
+    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band_label(names), zorder=1)
     _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen - uniformity.at, [0]]))
     axes.axhline(0, color=GREY, lw=0.8, zorder=2)
     axes.set(xlabel="rank of the truth among the draws", ylabel="share of ranks below, less uniform", xlim=(0, 1))
@@ -64,7 +62,7 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     axes.set_ylim(-reach, reach)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     plain(axes, title)
-    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9)
+    legend_below(figure, 3)
     return figure
 
 
@@ -74,7 +72,7 @@ def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     figure = figure_of(4.6, 4.9)
     axes = figure.add_subplot()
     low, high = (np.concatenate([[0], edge, [1]]) for edge in (uniformity.low, uniformity.high))
-    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band(names), zorder=1)
+    axes.fill_between(at, low, high, color=BAND, lw=0, label=_band_label(names), zorder=1)
     axes.plot([0, 1], [0, 1], color=GREY, lw=0.8, zorder=2)
     _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen, [1]]))
     axes.set(xlabel="probability claimed", ylabel="share of data sets where it held the truth", xlim=(0, 1), ylim=(0, 1))
@@ -84,70 +82,31 @@ def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     plain(axes, title)
-    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    legend_below(figure, 2)
     return figure
 
 
 def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], title: str = "") -> Figure:
     """Each parameter's contraction (left) and z-score (right) over the data sets: median, half and 90 % of them."""
     dim = len(names)
-    contracted, z = checked("contraction", contracted, (None, dim)), checked("z", z, (None, dim))
+    contracted, z = finite_array("contraction", contracted, (None, dim)), finite_array("z", z, (None, dim))
     figure = figure_of(6.4, 1.5 + 0.32 * dim)
     left, right = figure.subplots(1, 2, sharey=True)
-    for axes, values, reference in ((left, contracted, 0.0), (right, z, 0.0)):
+    for axes, values in ((left, contracted), (right, z)):
         low, q1, middle, q3, high = np.quantile(values, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
         place = np.arange(dim)
         axes.hlines(place, low, high, color=BLUE_MID, lw=1.4)
         axes.hlines(place, q1, q3, color=BLUE, lw=4)
         axes.plot(middle, place, "o", color="white", mec=BLUE, ms=5)
-        axes.axvline(reference, color=GREY, lw=0.8, zorder=1)
+        axes.axvline(0.0, color=GREY, lw=0.8, zorder=1)
         plain(axes, title if axes is left else "")
     right.axvspan(-1.645, 1.645, color=BAND, lw=0, zorder=0)
     left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.03)
     left.set_ylim(-0.6, dim - 0.4)
     left.set_yticks(np.arange(dim), names)
     left.invert_yaxis()
-    left.set_xlabel("contraction\n(0: the prior, 1: all is known)")
-    right.set_xlabel("z-score of the mean\n(grey: 90 % of a right posterior's)")
-    return figure
-
-
-def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequence[str], title: str = "",
-             truth: np.ndarray | None = None, prior: np.ndarray | None = None,
-             references: Sequence[np.ndarray] = ()) -> Figure:  # fmt: skip
-    """Posteriors as observations are added, light to dark, one panel for each parameter (the first twelve)."""
-    shown = min(len(names), PANELS)
-    columns = min(shown, 4)
-    rows = -(-shown // columns)
-    figure = figure_of(0.4 + max(2.3 * columns, 5.6), 0.9 + (1.7 if columns > 2 else 2.2) * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    shades = _shades(len(clouds))
-    for k, axes in enumerate(panels):
-        if k >= shown:
-            axes.set_visible(False)
-            continue
-        if prior is not None:
-            axes.plot(*marginal(prior[:, k]), color=GREY, lw=1.0, ls=(0, (4, 2)), label="prior" if k == 0 else None)
-        for cloud, count, shade in zip(clouds, counts, shades, strict=True):
-            axes.plot(*marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.5, label=f"n = {count}" if k == 0 else None)
-        for cloud, shade in zip(references, shades, strict=False):
-            axes.plot(*marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.2, ls=(0, (1, 1.2)))
-        if truth is not None:
-            axes.axvline(truth[k], color=ORANGE, lw=1.0, label="truth" if k == 0 else None)
-        spans = [np.quantile(cloud[:, k], [0.001, 0.999]) for cloud in (clouds if prior is None else [*clouds, prior])]
-        axes.set_xlim(min(s[0] for s in spans), max(s[1] for s in spans))
-        axes.set_xlabel(names[k])
-        axes.set_ylim(bottom=0)
-        plain(axes)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    handles, labels = panels[0].get_legend_handles_labels()
-    if len(references):
-        handles.append(Line2D([], [], color=INK, lw=1.2, ls=(0, (1, 1.2))))
-        labels.append("the true posterior")
-    figure.legend(handles, labels, loc="outside lower left", ncols=6 if columns > 2 else 5, frameon=False, fontsize=9)
+    left.set_xlabel("contraction\n(0: as wide as the prior, 1: a point)")
+    right.set_xlabel("z-score of the mean\n(grey: where 90 % should lie)")
     return figure
 
 
@@ -155,10 +114,10 @@ def predictive(
     statistics: Sequence[str], observed: np.ndarray, replicated: np.ndarray, p_values: np.ndarray, title: str = ""
 ) -> Figure:
     """For every statistic a panel: the replicated values of each number, the observed one, orange where p < 5 %."""
-    observed = checked("observed", observed, (len(statistics), None))
+    observed = finite_array("observed", observed, (len(statistics), None))
     numbers = observed.shape[1]
-    replicated = checked("replicated", replicated, (None, len(statistics), numbers))
-    width = min(max(4.2, 1.6 + 0.3 * numbers), WIDEST)
+    replicated = finite_array("replicated", replicated, (None, len(statistics), numbers))
+    width = min(max(4.2, 1.6 + 0.3 * numbers), WIDEST_FIGURE)
     thick, mark = min(7.0, 43 * (width - 1) / numbers), min(4.0, 30 * (width - 1) / numbers)
     figure = figure_of(width, 0.9 + 1.35 * len(statistics))
     panels = figure.subplots(len(statistics), 1, sharex=True, squeeze=False)[:, 0]
@@ -167,7 +126,7 @@ def predictive(
         low, q1, q3, high = np.quantile(values, [0.025, 0.25, 0.75, 0.975], axis=0)
         axes.vlines(place, low, high, color=BLUE_LIGHT, lw=thick, label="95 % of simulated data sets")
         axes.vlines(place, q1, q3, color=BLUE_MID, lw=thick, label="half of them")
-        strange = np.asarray(p) < LEVEL
+        strange = np.asarray(p) < FALSE_ALARMS
         axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=mark, label="observed")
         axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=1.25 * mark)
         axes.set_ylabel(name)
@@ -178,17 +137,17 @@ def predictive(
     panels[-1].set_xlabel("number in the observation")
     figure.align_ylabels(panels)
     handles, labels = panels[0].get_legend_handles_labels()
-    if np.any(np.asarray(p_values) < LEVEL):
+    if np.any(np.asarray(p_values) < FALSE_ALARMS):
         handles.append(Line2D([], [], marker="D", color=ORANGE, ms=5, ls=""))
         labels.append("observed, p < 5 %")
-    figure.legend(handles, labels, loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    legend_below(figure, 2, handles, labels)
     return figure
 
 
 def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "") -> Figure:
     """How far leaving each observation out would move the posterior mean; orange where it is like none simulated."""
-    distance = checked("distance", distance, (None,))
-    strange = checked("p_observations", p_observations, distance.shape) < LEVEL
+    distance = finite_array("distance", distance, (None,))
+    strange = finite_array("p_observations", p_observations, distance.shape) < FALSE_ALARMS
     figure = figure_of(6.0, 3.3)
     axes = figure.add_subplot()
     place = np.arange(len(distance))
@@ -199,14 +158,14 @@ def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "")
     axes.set(xlabel="observation", ylabel="shift of the posterior mean, in sd", ylim=(0, 1.1 * distance.max()))
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     plain(axes, title)
-    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
+    legend_below(figure, 2)
     return figure
 
 
 def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], shape: Any) -> None:
     """One line each: those that leave the band in orange, the farthest with their names, the others in blue."""
     reach = np.abs(uniformity.seen - uniformity.at).max(axis=1)
-    bad = sorted((k for k, p in enumerate(uniformity.p_values) if p < LEVEL), key=lambda k: -reach[k])
+    bad = sorted((k for k, p in enumerate(uniformity.p_values) if not passes(p)), key=lambda k: -reach[k])
     good = [k for k in range(len(names)) if k not in bad]
     styles = ["-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (9, 2, 1, 2, 1, 2)), (0, (2, 1))]
     few = len(names) <= len(styles)
@@ -220,13 +179,5 @@ def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], sh
                       alpha=1.0 if own else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip
 
 
-def _band(names: Sequence[str]) -> str:
+def _band_label(names: Sequence[str]) -> str:
     return "95 % of right posteriors" + (", all lines together" if len(names) > 1 else "")
-
-
-def _shades(count: int) -> list[Any]:
-    """Light to dark blue."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    ramp = LinearSegmentedColormap.from_list("observations", ["#A9CFE5", BLUE, "#002B44"])
-    return [ramp(k / max(count - 1, 1)) for k in range(count)]

@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_rows as say
-from scorefold.report.page import escaped, gallery, settings_table, table, whole
+from scorefold.report.page import escaped, gallery, scrolled, settings_table, table, whole
 
 CAPTIONS = {
     "ranks": "Ranks of the true parameters among the draws, less what is expected. A line that leaves the grey band is orange: "
@@ -13,20 +13,23 @@ CAPTIONS = {
     "the posterior is over-confident.",
     "highest_density": "The same for regions of highest density, which also notice a lost mode.",
     "tarp": "TARP: coverage of all parameters jointly, around points that depend on the data.",
-    "contraction": "What the data taught about each parameter, and how far the truth was from the posterior's mean: median, "
+    "contraction": "How much the data narrow each parameter, and how far the truth lies from the posterior's mean: median, "
     "half and 90 % of the data sets.",
 }
 OBSERVED = {
-    "predictive": "Data sets simulated from posterior draws, against the observed one. Orange marks are statistics that they "
-    "do not reach.",
-    "influence": "How far the posterior's mean would move without each observation, counted from 0.",
+    "predictive": "Data sets simulated from posterior draws, against the observed one. A statistic that they do not reach is "
+    "marked in orange.",
+    "influence": "How far the posterior's mean would move without each observation. Observations are counted from 0.",
 }
-LEAD = "Parameters were drawn from the prior and data simulated from them; could they have been among the posterior's draws?"
+LEAD = (
+    "Parameters were drawn from the prior, and data sets simulated from them. Could they be draws of the posterior given these "
+    "data sets?"
+)
 
 READING = (
-    "The sd ratio is the width of the posterior over the right one, the shift that of its centre; read both only where p is "
-    "below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 where nothing was learned, "
-    "and 1 where everything is known."
+    "The sd ratio is the width of the posterior over the right one; the shift is how far its centre is off, in its own sd. "
+    "Read both only where p is below 5 %. 90 % holds: how often a central interval of 90 % held the truth. Contraction is 0 "
+    "where the posterior is as wide as the prior, and 1 where it is a point."
 )
 
 
@@ -46,18 +49,14 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
     body = [
         f'<p class="verdict {kind}">{escaped(words)}</p>',
         f'<p class="lead">{escaped(LEAD)} {escaped(say.data_sets(summary))}</p>',
-        "<section><h2>Each parameter</h2>", _scrolled(table(say.QUANTITIES, say.quantities(summary))),
+        "<section><h2>Each parameter</h2>", scrolled(table(say.QUANTITIES, say.quantities(summary))),
         f'<p class="quiet">{escaped(READING)}</p></section>',
-        "<section><h2>All parameters together</h2>", _scrolled(table(("joint test", "p", ""), say.tests(summary))),
-        '<p class="quiet">Each test alone fails in 5 % of cases if the posterior is right.</p></section>',
+        "<section><h2>All parameters together</h2>", scrolled(table(("joint test", "p", ""), say.tests(summary))),
+        '<p class="quiet">Even if the posterior is right, each test fails in 5 % of cases.</p></section>',
     ]  # fmt: skip
     if "observed" in summary:
-        found = _scrolled(table(("question", "p", ""), say.observed(summary)))
+        found = scrolled(table(("question", "p", ""), say.observed(summary)))
         body += ["<section><h2>The observed data set</h2>", found, '<div class="gallery">', *gallery(own, OBSERVED)]
         body += ["</div></section>"]
     body += ['<section><h2>Figures</h2><div class="gallery">', *gallery(others, CAPTIONS), "</div></section>"]
-    return [*body, "<section><h2>Settings</h2>", _scrolled(settings_table(summary["settings"])), "</section>"]
-
-
-def _scrolled(inner: str) -> str:
-    return f'<div class="scroll">{inner}</div>'
+    return [*body, "<section><h2>Settings</h2>", scrolled(settings_table(summary["settings"])), "</section>"]

@@ -3,36 +3,36 @@
 from collections.abc import Mapping
 from typing import Any
 
+from scorefold.report.p_values import passes, written
 from scorefold.report.page import Row, Words
-from scorefold.report.summary import observations
+from scorefold.report.words import observations
 
-LEVEL = 0.05
 QUANTITIES = ("parameter", "verdict", "p", "sd\nratio", "shift\nin sd", "90 %\nholds", "contraction")
 TESTS = {
     "SBC": "all ranks (SBC)",
     "coverage": "central intervals and ellipsoid",
     "highest density": "highest-density regions and ellipsoid",
-    "TARP": "TARP, points near the data's prediction",
+    "TARP": "TARP, around points near what the data predict",
 }
-MOST = 3
+NAMED_OBSERVATIONS = 3
 """Influential observations that are named."""
 
 Summary = Mapping[str, Any]
 
 
 def verdict(summary: Summary) -> str:
-    """Over all."""
+    """The overall verdict, as a sentence."""
     words = summary["verdict"]
     return f"{words[0].upper()}{words[1:]}."
 
 
 def data_sets(summary: Summary) -> str:
-    """How many there were, and what became of the others."""
+    """How many data sets there were, and what became of those that were left out."""
     found = summary["data sets"]
     left_out = (
         ("failed", "with failed simulations were left out"),
         ("diverged", "diverged and were left out"),
-        ("not converged", "did not converge"),
+        ("not converged", "are used although the sampler did not converge"),
     )
     said = "".join(f"; {found[name]} {words}" for name, words in left_out if found[name])
     return f"{found['used']} data sets of {observations(summary['n'])}, {summary['draws']} draws each{said}."
@@ -40,17 +40,19 @@ def data_sets(summary: Summary) -> str:
 
 def caveat(summary: Summary) -> str:
     """Tests that failed although the verdict is good, and what to make of them."""
-    failed = [words for name, words in TESTS.items() if summary["p"][name] < LEVEL]
+    failed = [words for name, words in TESTS.items() if not passes(summary["p"][name])]
     if not summary["good"] or not failed:
         return ""
-    return f"But {' and '.join(failed)} failed, as in 5 % of cases if all is right: try another seed, or more data sets."
+    return (
+        f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data sets."
+    )
 
 
 def quantities(summary: Summary) -> list[Row]:
     """A row for each parameter and for the data-dependent quantity."""
     rows: list[Row] = []
     for name, one in summary["quantities"].items():
-        row: list[str | Words] = [name, Words(one["verdict"], one["good"]), p_value(one["p"])]
+        row: list[str | Words] = [name, Words(one["verdict"], one["good"]), written(one["p"])]
         if name in summary["contraction"]:
             held, learned = summary["coverage of 90 % intervals"][name], summary["contraction"][name]
             row += [f"{one['sd ratio']:.2f}", f"{-one['low by']:+.2f}", f"{held:.0%}", f"{learned:.2f}"]
@@ -61,35 +63,30 @@ def quantities(summary: Summary) -> list[Row]:
 def tests(summary: Summary) -> list[Row]:
     """A row for each joint test."""
     return [
-        (words, p_value(p), Words("passed" if p >= LEVEL else "FAILED", p >= LEVEL))
+        (words, written(p), Words("passed" if passes(p) else "FAILED", passes(p)))
         for words, p in ((words, summary["p"][name]) for name, words in TESTS.items())
     ]
 
 
 def observed(summary: Summary) -> list[Row]:
-    """What is said of the observed data set."""
+    """What was found out about the observed data set."""
     found = summary["observed"]
 
     def row(words: str, name: str, right: str, wrong: str) -> Row:
         p = found["p"][name]
-        return words, p_value(p), Words(right if p >= LEVEL else wrong, p >= LEVEL)
+        return words, written(p), Words(right if passes(p) else wrong, passes(p))
 
     rows = [
-        row("like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
+        row("is it like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
         row("is its posterior right (local C2ST)?", "local C2ST", "right, as far as can be told",
             "WRONG here, whatever it is elsewhere"),
-        row("prior predictive", "prior predictive", "the prior's simulations reach it",
-            "the prior's simulations do NOT reach it"),
-        row("posterior predictive", "posterior predictive", "posterior simulations look like it",
-            "posterior simulations do NOT look like it"),
+        row("prior predictive", "prior predictive", "simulations from the prior reach it",
+            "simulations from the prior do NOT reach it"),
+        row("posterior predictive", "posterior predictive", "simulations from the posterior look like it",
+            "simulations from the posterior do NOT look like it"),
     ]  # fmt: skip
     if found["influence"]:
         order = sorted(range(len(found["influence"])), key=lambda j: -found["influence"][j])
-        moves = ", ".join(f"{j} ({found['influence'][j]:.2f} sd)" for j in order[:MOST])
+        moves = ", ".join(f"{j} ({found['influence'][j]:.2f} sd)" for j in order[:NAMED_OBSERVATIONS])
         rows.append(("observations that move it most", "", Words(moves)))
     return rows
-
-
-def p_value(value: float) -> str:
-    """With three digits, or as small."""
-    return f"{value:.3f}" if value >= 0.0015 else "≤0.001"

@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, gallery, settings_table, table, whole
-from scorefold.report.summary import TASKS, health, observations
+from scorefold.report.words import TASK_LABELS, health, observations
 
 CAPTIONS = {
     "sequence": "The posterior as observations are added; dotted, the true one.",
@@ -14,6 +14,11 @@ CAPTIONS = {
     "sampler": "The sampler's health, level by level. Both identities are 1 where the draws follow the score.",
     "calibration": "Calibration over simulated data sets.",
 }
+READING = (
+    "The draws are compared with draws of the true posterior. C2ST is the accuracy of a classifier that tells them apart, "
+    "squared MMD a distance between them. The mean shift is in sd of the true posterior; the sd ratio is the width of the "
+    "draws over the right one. The sampler's own checks say whether it followed what was learned, not whether that is right."
+)
 PERFECT = {"squared MMD": "0", "C2ST": "0.5", "sd ratio": "1", "mean shift": "0"}
 
 
@@ -21,24 +26,28 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str =
     """From the run's summary, and its pictures by name."""
     try:
         settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
-        trust = health(summary["converged"], summary["diverged"])
+        checks = health(summary["converged"], summary["diverged"])
     except KeyError as error:
         raise ScorefoldError(f"expected the summary that `scorefold infer` writes; it has no {error}") from None
-    task = TASKS.get(settings["task"], settings["task"])
-    asked = f"{settings['budget']:,} simulator calls, {settings['draws']:,} draws"
-    lead = f"{task}: {settings['method']} on {asked} given {observations(settings['n'])}."
+    task = TASK_LABELS.get(settings["task"], settings["task"])
+    trained, drawn = f"{settings['budget']:,} simulator calls", f"{settings['draws']:,} draws"
+    lead = f"{task}: {settings['method']} trained on {trained}, and {drawn} given {observations(settings['n'])}."
     rows = [
         (name, f"{found:.4g}", next((best for word, best in PERFECT.items() if name.startswith(word)), ""))
         for name, found in measures.items()
     ]
-    rows.append(("sampler", trust, "converged"))
-    rows += [(f"sampler, given only {count}", words, "converged") for count, words in summary.get("given fewer", {}).items()]
-    rows += [(f"sampler, {name}", f"{value:.4g}", "") for name, value in summary.get("sampler", {}).items()]
+    rows.append(("sampler's own checks", checks, "converged"))
+    rows += [
+        (f"sampler's own checks, given only {count}", words, "converged")
+        for count, words in summary.get("given fewer", {}).items()
+    ]
+    rows += [(f"sampler: {name}", f"{value:.4g}", "") for name, value in summary.get("sampler", {}).items()]
     body = [
         f'<p class="lead">{escaped(lead)}</p>',
-        '<div class="columns"><section><h2>Measures</h2>' + table(("measure", "found", "perfect"), rows) + "</section>",
-        "<section><h2>Settings</h2>" + settings_table(settings) + "<h2>Seconds</h2>"
-        + table(("to", ""), [(name, f"{value:.1f}") for name, value in seconds.items()]) + "</section></div>",
+        '<div class="columns"><section><h2>Measures</h2>' + table(("measure", "found", "perfect"), rows)
+        + f'<p class="quiet">{escaped(READING)}</p></section>',
+        "<section><h2>Settings</h2>" + settings_table(settings) + "<h2>Times</h2>"
+        + table(("step", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()]) + "</section></div>",
         *gallery(pictures, CAPTIONS),
     ]  # fmt: skip
     return whole(title, body, {"kind": "infer", "summary": summary})

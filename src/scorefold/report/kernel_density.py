@@ -15,11 +15,11 @@ The region of probability p is {θ : density(θ) ≥ c}, with c the (1-p)-quanti
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-REGIONS = (0.9, 0.5)
+REGION_SHARES = (0.9, 0.5)
 DENSEST_QUARTER = 0.6373  # width of the densest quarter of N(0, 1)
-HARD = 0.6  # at a bound half of the first values span half of their range; in a Gaussian tail, 0.8 of it
-RIDGE = 0.6  # along a ridge y is this narrow about its line on x, and x has no modes this narrow
-SPARSE = 1.8  # how much wider the kernel is where draws are sparse
+HARD_BOUND = 0.6  # at a bound half of the first values span half of their range; in a Gaussian tail, 0.8 of it
+NARROW_RIDGE = 0.6  # along a ridge y is this narrow about its line on x, and x has no modes this narrow
+SPARSE_WIDTH = 1.8  # how much wider the kernel is where draws are sparse
 
 
 def marginal(values: np.ndarray, bins: int = 512) -> tuple[np.ndarray, np.ndarray]:
@@ -48,7 +48,7 @@ def surface(pair: np.ndarray, bins: int = 128) -> tuple[np.ndarray, np.ndarray, 
         filled = np.sum(density >= np.average(density, weights=counts)) * cell.prod()
         shrink = min(1.0, float(np.sqrt(filled / usual)))
     at_draws = np.repeat(density.ravel(), counts.ravel().astype(int))
-    levels = np.quantile(at_draws, 1 - np.array(REGIONS))
+    levels = np.quantile(at_draws, 1 - np.array(REGION_SHARES))
     # The bounds bind where draws coincide: there is still a dot, and the levels still rise.
     levels = np.minimum(levels, density.max() * np.array([0.8, 0.95])) * [0.999, 1.0]
     x, y = np.meshgrid(_ringed(edges[0]), _ringed(edges[1]))
@@ -94,12 +94,12 @@ def _is_hard(ordered: np.ndarray) -> bool:
     few = max(20, ordered.size // 10)
     if 4 * few > ordered.size:
         return False
-    return bool(ordered[few // 2] - ordered[0] <= HARD * (ordered[few] - ordered[0]))
+    return bool(ordered[few // 2] - ordered[0] <= HARD_BOUND * (ordered[few] - ordered[0]))
 
 
 def _smooth(counts: np.ndarray, h: np.ndarray) -> np.ndarray:
     """Counts through a reflected kernel of h cells, and a wider one where they are fewer than average."""
-    sharp, wide = (gaussian_filter(counts, np.maximum(k * h, 1.0), truncate=3) for k in (1.0, SPARSE))
+    sharp, wide = (gaussian_filter(counts, np.maximum(k * h, 1.0), truncate=3) for k in (1.0, SPARSE_WIDTH))
     trust = np.minimum(wide / np.average(wide, weights=counts), 1.0)
     mixed = trust * sharp + (1 - trust) * wide
     return mixed * (counts.sum() / mixed.sum())
@@ -109,10 +109,10 @@ def _slope(pair: np.ndarray) -> float:
     """The slope of y on x along a ridge, otherwise 0: two modes one above the other are no ridge."""
     spans = np.array([span(values) for values in pair.T])
     x, y = pair[((spans[:, 0] <= pair) & (pair <= spans[:, 1])).all(1)].T
-    if x.size < 20 or _spread(x) <= RIDGE * x.std():
+    if x.size < 20 or _spread(x) <= NARROW_RIDGE * x.std():
         return 0.0
     slope = float(np.mean((x - x.mean()) * (y - y.mean())) / x.var())
-    return slope if _spread(y - slope * x) < RIDGE * _spread(y) else 0.0
+    return slope if _spread(y - slope * x) < NARROW_RIDGE * _spread(y) else 0.0
 
 
 def _ringed(edges: np.ndarray) -> np.ndarray:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from scorefold.errors import ScorefoldError
 
-LARGEST = 3_000_000
+LARGEST_PAGE = 3_000_000
+"""Bytes."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -41,10 +42,10 @@ def whole(title: str, body: Iterable[str], payload: dict[str, Any]) -> str:
         "</main><footer>Made by scorefold. This page is one file and makes no request.</footer>",
         f'<script id="data" type="application/json">{data}</script><script>{script}</script></body></html>',
     ])  # fmt: skip
-    if len(page.encode()) > LARGEST:
+    if len(page.encode()) > LARGEST_PAGE:
         raise ScorefoldError(
-            f"the page would have {len(page.encode()):,} bytes, more than {LARGEST:,}. Report fewer records (run with --only "
-            "into another folder), or take some of the pictures out of the folder."
+            f"the page would have {len(page.encode()):,} bytes, more than {LARGEST_PAGE:,}. Report fewer records (run with "
+            "--only into another folder), or take some of the pictures out of the folder."
         )
     return page
 
@@ -64,9 +65,14 @@ def _cell(cell: str | Words) -> str:
     return f"<td>{escaped(cell)}</td>"
 
 
+def scrolled(inner: str) -> str:
+    """Something wide, in a box that scrolls sideways on a narrow screen."""
+    return f'<div class="scroll">{inner}</div>'
+
+
 def settings_table(settings: Mapping[str, Any]) -> str:
-    """What was asked for."""
-    return table(("setting", ""), [(name, shown(value)) for name, value in settings.items()])
+    """The settings of a run, as a table."""
+    return table(("setting", "value"), [(name.replace("_", " "), shown(value)) for name, value in settings.items()])
 
 
 def gallery(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> list[str]:

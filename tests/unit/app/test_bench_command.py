@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from scorefold.app.bench import cells as run
 from scorefold.app.bench.plan import cells, grouped
-from scorefold.app.bench.record import RECORDS, appending, read
+from scorefold.app.bench.record import RECORDS, Event, appending, read
+from scorefold.app.bench.watch import Watch, duration
 from scorefold.app.cli import app
-from scorefold.app.commands.bench_commands import Watch, duration
 from scorefold.errors import ScorefoldError
 
 
@@ -45,7 +45,7 @@ def test_plan_counts_what_it_would_run():
 def test_run_writes_records_and_says_how_far_it_is(quickly, tmp_path):
     result = call("bench", "run", "--preset", "smoke", "--out", tmp_path / "new", "--only", "n=8")
     assert result.exit_code == 0, result.output
-    assert "8 cells, 8 trainings; 0 cells are there, 8 to run" in result.output
+    assert "8 cells, 8 trainings; 0 cells have a record, 8 to run" in result.output
     assert "8/8 cells" in result.output
     assert "s left; " in result.output
     last = [line for line in result.output.splitlines() if "8/8 cells" in line]
@@ -54,7 +54,7 @@ def test_run_writes_records_and_says_how_far_it_is(quickly, tmp_path):
     assert "-0 s" not in result.output
     assert len(read(tmp_path / "new" / RECORDS)) == 8
     again = call("bench", "run", "--preset", "smoke", "--out", tmp_path / "new")
-    assert "8 cells are there, 8 to run" in again.output
+    assert "8 cells have a record, 8 to run" in again.output
     assert len(read(tmp_path / "new" / RECORDS)) == 16
 
 
@@ -82,12 +82,12 @@ def test_what_has_failed_is_not_waited_for(terminal):
     console = Console(file=output, force_terminal=terminal, color_system=None, width=200)
     with Watch(planned, console) as watch:
         for group, own in grouped(planned).items():
-            watch("sent", group, None)
+            watch(Event("sent", group))
             if group.budget == 3_000:
-                watch("failed", group, "out of memory")
+                watch(Event("failed", group, error="out of memory"))
                 continue
             for cell in own:
-                watch("record", group, pretend(cell))
+                watch(Event("record", group, pretend(cell)))
     assert "3,000: failed, out of memory" in output.getvalue()
     if terminal:
         assert "100%" in output.getvalue()

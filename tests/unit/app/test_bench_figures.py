@@ -5,8 +5,8 @@ import pytest
 from pretended import pretended
 
 from scorefold.app.bench.bench_figures import all_figures
+from scorefold.app.bench.points import points
 from scorefold.report.canvas import save
-from scorefold.report.summary import points
 
 LINES = {f"{axis}_{metric}" for axis in ("budget", "n") for metric in ("mmd2", "c2st")}
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scorefold.app.bench.plan import cells
-from scorefold.app.bench.record import appending, cell_of, compared, described, done, read
+from scorefold.app.bench.record import appending, cell_of, described, done, read
 from scorefold.errors import ScorefoldError
 
 CELLS = cells("tiny")[:4]
@@ -85,13 +85,6 @@ def test_numbers_are_numbers(path):
     path.write_text(json.dumps({"key": "a", "measures": float("nan")}) + "\n" + path.read_text())
     with pytest.raises(ScorefoldError, match="NaN"):
         read(path)
-
-
-def test_only_times_are_not_compared():
-    one, other = record(CELLS[0], seconds=1.0), record(CELLS[0], seconds=2.0)
-    assert one != other
-    assert compared(one) == compared(other)
-    assert compared(one) != compared(record(CELLS[0], c2st=0.6))
 
 
 def test_one_run_at_a_time(path):

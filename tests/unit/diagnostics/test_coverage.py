@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 from conjugate import world
 
-from scorefold.diagnostics.coverage import KINDS, TOGETHER, coverage
+from scorefold.diagnostics.coverage import ALL_PARAMETERS, REGION_KINDS, coverage
 from scorefold.errors import ScorefoldError
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REGION_KINDS)
 @pytest.mark.parametrize("fault", ["", "folded"])
 def test_a_right_posterior_is_covered(kind, fault):
     # A p-value below 0.001 comes up once in 1,000; the rates are tested in test_sbc.py, on the same ranks.
     w = world(1, fault=fault)
     found = coverage(w.truth, w.draws, w.names, kind)
-    assert found.names == ("a", "b", TOGETHER)
+    assert found.names == ("a", "b", ALL_PARAMETERS)
     assert found.uniformity.p_value > 0.001
     assert found.at(0.5) == pytest.approx(np.full(3, 0.5), abs=0.12)  # four standard errors
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REGION_KINDS)
 @pytest.mark.parametrize(("fault", "sign"), [("narrow", -1), ("wide", 1)])
 def test_a_wrong_width_shows(kind, fault, sign):
     # At 50 % a normal posterior 0.7 times as wide covers 36 %, one 1.4 times as wide 65 %: five standard errors away.
@@ -35,7 +35,7 @@ def test_a_lost_mode_shows_in_the_highest_density_regions():
     assert (found.at(0.9) < 0.7).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", REGION_KINDS)
 def test_agrees_with_intervals_counted_one_by_one(kind):
     w = world(4, datasets=100, draws=200, dim=1)
     found = coverage(w.truth, w.draws, w.names, kind)

@@ -67,6 +67,17 @@ def test_the_same_folded_posterior_with_both_modes_passes():
     assert sf.diagnose(Analytic("folded"), folded, n=8, sims=200, seed=3).good
 
 
+def test_rule_and_sampler_belong_to_the_posterior():
+    posterior = Analytic()
+    posterior.method = sf.NPSE(rule="gauss", sampler="ddim")
+    found = sf.diagnose(posterior, simulator, n=2, sims=20, draws=20)
+    assert {word: found.settings[word] for word in ("method", "rule", "sampler")} == {
+        "method": "NPSE", "rule": "gauss", "sampler": "ddim",
+    }  # fmt: skip
+    with pytest.raises(TypeError, match="sampler"):
+        sf.diagnose(posterior, simulator, n=2, sims=20, draws=20, sampler="ddim")
+
+
 @pytest.mark.parametrize("n", [1, 40])
 def test_any_number_of_observations(n):
     found = sf.diagnose(Analytic(), simulator, n=n, sims=60, draws=40, seed=4)

@@ -1,10 +1,10 @@
-"""Leaving one observation out: scores and weights against the conjugate posterior without it."""
+"""Leaving one observation out: scores and draws against the conjugate posterior without it."""
 
 import numpy as np
 import pytest
 from conjugate import posterior
 
-from scorefold.diagnostics.influence import influence_by_draws, influence_by_scores, influence_by_weights
+from scorefold.diagnostics.influence import influence_by_draws, influence_by_scores
 from scorefold.errors import ScorefoldError
 
 RNG = np.random.default_rng(0)
@@ -28,15 +28,6 @@ def test_by_scores():
     assert found.distance == pytest.approx(np.linalg.norm(found.shift, axis=1), rel=0.05)
 
 
-def test_by_weights():
-    log_likelihood = -((X[:, None] - DRAWS) ** 2).sum(axis=2) / 2
-    found = influence_by_weights(DRAWS, log_likelihood)
-    assert found.shift == pytest.approx(exact(), abs=0.15)
-    assert found.order[0] == 11
-    assert found.khat.shape == (12,)
-    assert (found.khat[:11] < 0.7).all()
-
-
 def test_by_draws():
     # Means of 4,000 draws each: an error of 0.022 sd in each of 24 numbers, 0.15 is beyond six of them.
     without = np.stack([posterior(np.delete(X, j, axis=0), 4_000, RNG) for j in range(len(X))])
@@ -58,7 +49,5 @@ def test_one_parameter():
 def test_shapes_are_checked(unchecked):
     with pytest.raises(ScorefoldError, match="expected scores"):
         influence_by_scores(DRAWS, np.zeros((3, 5, 2)), -DRAWS)
-    with pytest.raises(ScorefoldError, match="expected the log-likelihood"):
-        influence_by_weights(DRAWS, np.zeros((3, 5)))
     with pytest.raises(ScorefoldError, match="expected draws"):
         influence_by_draws(DRAWS, np.zeros((3, 5, 1)))

@@ -8,8 +8,8 @@ import pytest
 from conjugate import world
 from scipy import stats
 
+from scorefold.diagnostics.dataset_summaries import predict, summaries
 from scorefold.diagnostics.sbc import sbc
-from scorefold.diagnostics.summaries import predict, summaries
 from scorefold.errors import ScorefoldError
 
 

@@ -35,7 +35,7 @@ def test_the_parameter_that_is_wrong_is_named(fault, says):
     assert not first.good
     assert second.words == "well calibrated"
     assert re.fullmatch(says, first.words)
-    assert found.overall.words == f"NOT calibrated: a {first.words}"
+    assert found.overall.words == f"NOT calibrated: a is {first.words}"
 
 
 @pytest.mark.parametrize(("by", "says"), [(50.0, "up"), (-50.0, "down")])
@@ -56,7 +56,7 @@ def test_the_prior_is_called_the_prior():
 def test_forgotten_observations_show_in_the_fit_only():
     found = words(3, fault="wrong n")
     assert [one.good for one in found.each] == [True, True, False]
-    assert "use the data wrongly" in found.overall.words
+    assert "the data are not used rightly" in found.overall.words
 
 
 def test_nothing_found_comes_with_what_would_have_been():

@@ -8,7 +8,8 @@ from scorefold.diagnostics.coverage import coverage
 from scorefold.diagnostics.sbc import sbc
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_figures as figures
-from scorefold.report.canvas import ORANGE, save
+from scorefold.report.canvas import save
+from scorefold.report.palette import ORANGE
 
 
 def labels(figure):
@@ -35,24 +36,6 @@ def test_few_quantities_are_all_named():
     w = world(2)
     found = coverage(w.truth, w.draws, w.names)
     assert {"a", "b", "all together"} <= set(labels(figures.coverage(found.uniformity, found.names)))
-
-
-def test_sequence_has_a_line_for_each_number_of_observations(tmp_path):
-    rng = np.random.default_rng(3)
-    clouds = [rng.standard_normal((200, 3)) / np.sqrt(n) for n in (1, 4, 16)]
-    prior = rng.standard_normal((300, 3))
-    figure = figures.sequence(clouds, (1, 4, 16), ("a", "b", "c"), "sequence", np.zeros(3), prior)
-    assert len(figure.axes) == 3
-    assert set(labels(figure)) == {"prior", "n = 1", "n = 4", "n = 16", "truth"}
-    assert len(figure.axes[0].get_lines()) == 5
-    save(figure, tmp_path / "sequence.png")
-
-
-def test_many_parameters_are_cut_off():
-    clouds = [np.random.default_rng(4).standard_normal((50, 15))]
-    assert (
-        sum(axes.get_visible() for axes in figures.sequence(clouds, [1], [f"p{k}" for k in range(15)]).axes) == figures.PANELS
-    )
 
 
 def test_strange_statistics_and_observations_are_marked():

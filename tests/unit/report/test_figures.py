@@ -9,9 +9,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.canvas import BLUE, INK, ORANGE, save
+from scorefold.report.canvas import save
 from scorefold.report.corner import corner
-from scorefold.report.figures import sampler_health, training_curve
+from scorefold.report.health_figures import sampler_health, training_curve
+from scorefold.report.palette import BLUE, INK, ORANGE
 
 rng = np.random.default_rng(0)
 

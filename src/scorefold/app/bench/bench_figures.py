@@ -21,22 +21,27 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from scorefold.app.bench.cloud_grid import Cloud, cloud_grid
+from scorefold.app.bench.plan import PAPER_SET_SIZE
+from scorefold.app.bench.points import METRICS, PAPER_SAMPLER, Series, pick, points, series, values
+from scorefold.app.bench.record import Record
+from scorefold.report.canvas import figure_of, plain
 from scorefold.report.kernel_density import marginal
-from scorefold.report.summary import METRICS, PAPER_SAMPLER, TASKS, Record, Series, pick, points, series, values
+from scorefold.report.palette import FRAME, INK, METHOD_COLOURS, OTHER_COLOUR, RED
+from scorefold.report.words import TASK_LABELS
 
-INK, ORANGE, RED, FRAME = "#1A1A1A", "#D55E00", "#C1121F", "#B0B0B0"
-# After Okabe and Ito's palette, which colour-blind readers can tell apart; shape and dash say the same again.
-COLOURS = {"f-npse": "#0072B2", "pf-npse": "#D55E00", "npse": "#009E73", "npe": "#CC79A7", "nle": "#8A6A00", "nre": "#56B4E9"}
 MARKERS = "osD^vPX*"
+"""Shape and dash say the same as the colour."""
+AXIS_TICKS = 8.5
+"""Points: the panels are small."""
 AXES = {"budget": "simulator budget", "n": "observations n", "m": "observations in a set, m"}
-STUDY_BUDGET, SET_SIZE = 10_000, 6
-CROWDED = 5
-"""From so many lines on, bands are fainter."""
+STUDY_BUDGET = 10_000
+CROWDED_LINES = 5
+"""From so many on, bands are fainter."""
 ROOT_TICKS = (-0.05, -0.01, 0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 Look = tuple[str, str, str]
@@ -45,9 +50,9 @@ Look = tuple[str, str, str]
 
 def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     """Every figure there are records for, by name."""
-    plain = [r for r in records if not r["cell"]["sampler"] and not r["cell"]["conservative"]]
-    compared = [r for r in plain if r["cell"]["task"] not in SHOWN] or plain
-    grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == SET_SIZE]
+    usual = [r for r in records if not r["cell"]["sampler"] and not r["cell"]["conservative"]]
+    compared = [r for r in usual if r["cell"]["task"] not in SHOWN] or usual
+    grid = [r for r in compared if r["cell"]["method"] != "pf-npse" or r["cell"]["m"] == PAPER_SET_SIZE]
     sized = [r for r in compared if r["cell"]["method"] in ("f-npse", "pf-npse") and r["cell"]["budget"] == STUDY_BUDGET]
     panels = [pick(sized, task=task, n=n) for task, n in product(values(sized, "task"), values(sized, "n"))]
     study = [r for panel in panels if len(values(panel, "m")) > 2 for r in panel]
@@ -64,10 +69,10 @@ def all_figures(records: Sequence[Record]) -> dict[str, Figure]:
     if constrained:
         found["conservative"] = lines([*_beside(same, constrained), *constrained], "n", "budget", "mmd2")
     if sampled:
-        plainly = pick(_beside(same, sampled), method="pf-npse")
-        found["samplers"] = lines([*plainly, *sampled], "n", "budget", "mmd2", _by_sampler)
+        beside = pick(_beside(same, sampled), method="pf-npse")
+        found["samplers"] = lines([*beside, *sampled], "n", "budget", "mmd2", _by_sampler)
     for task, draw in SHOWN.items():
-        shown = [r for r in pick(plain, task=task) if "draws" in r]
+        shown = [r for r in pick(usual, task=task) if "draws" in r]
         if shown:
             found[task] = draw(shown)
     return found
@@ -94,16 +99,16 @@ def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Cal
     looks = {kind: _look(kind, kinds) for kind in kinds}
     flat = len(columns) == 1
     down, wide = (1, len(tasks)) if flat else (len(tasks), len(columns))
-    figure = _figure(1.2 + 2.3 * max(wide, 2), 0.9 + 2.0 * down + 0.22 * len(kinds) / max(wide, 2))
+    figure = figure_of(1.2 + 2.3 * max(wide, 2), 0.9 + 2.0 * down + 0.22 * len(kinds) / max(wide, 2))
     grid = figure.subplots(down, wide, squeeze=False, sharex=True, sharey=False if flat else "row")
     for axes, (task, at) in zip(grid.flat, product(tasks, columns), strict=True):
         here = pick(records, task=task, **{across: at})
         for kind in kinds:
             own = {r["key"]: r for r in here if line(r) == kind}
-            _line(axes, own, x, metric, looks[kind], 0.13 if len(kinds) < CROWDED else 0.08)
+            _line(axes, own, x, metric, looks[kind], 0.13 if len(kinds) < CROWDED_LINES else 0.08)
         axes.axhline(METRICS[metric][1], color=INK, lw=0.8, ls=(0, (1, 3)), zorder=1)
         _dress(axes, values(records, x))
-        place, name, label = f"{'n' if across == 'n' else 'budget'} = {at:,}", TASKS.get(task, task), METRICS[metric][0]
+        place, name, label = f"{'n' if across == 'n' else 'budget'} = {at:,}", TASK_LABELS.get(task, task), METRICS[metric][0]
         if flat or axes in grid[0]:
             axes.set_title(f"{name}\n{place}" if flat else place, fontsize=10, color=INK)
         if axes in grid[:, 0]:
@@ -119,29 +124,19 @@ def lines(records: Sequence[Record], x: str, across: str, metric: str, line: Cal
 def clouds(records: Sequence[Record]) -> Figure:
     """Draws of two parameters: a row for each method, a column for each n; the truth as a cross."""
     records = _first_data_set(records)
-    kinds, sizes = values(records, "series"), values(records, "n")
-    figure = _figure(1.0 + 1.7 * len(sizes), 0.5 + 1.7 * len(kinds))
-    grid = figure.subplots(len(kinds), len(sizes), squeeze=False, sharex=True, sharey=True)
-    for (row, kind), (column, n) in ((a, b) for a in enumerate(kinds) for b in enumerate(sizes)):
-        axes = grid[row, column]
-        for record in pick(records, series=kind, n=n)[:1]:
-            draws = np.asarray(record["draws"])
-            axes.plot(draws[:, 0], draws[:, 1], ".", ms=2.5, color=_look(kind, kinds)[0], alpha=0.6)
-            axes.plot(*record["truth"], "+", ms=9, mew=1.6, color=INK)
-        axes.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), aspect="equal")
-        _plain(axes)
-        if row == 0:
-            axes.set_title(f"n = {n}", fontsize=10)
-        if column == 0:
-            axes.set_ylabel(kind.label.replace(", ", "\n"), fontsize=9)
-    return figure
+    kinds = values(records, "series")
+    rows: dict[str, dict[int, Cloud]] = {kind.label: {} for kind in kinds}
+    for record in records:
+        cloud = Cloud(np.asarray(record["draws"]), [np.asarray(record["truth"])])
+        rows[series(record).label].setdefault(record["cell"]["n"], cloud)
+    return cloud_grid(rows, {kind.label: _look(kind, kinds)[0] for kind in kinds})
 
 
 def densities(records: Sequence[Record]) -> Figure:
     """Smoothed draws of one parameter, given one observation and given all; a panel for each data set, the truth as a line."""
     kinds, seeds, sizes = values(records, "series"), values(records, "parameters")[:3], values(records, "n")
     looks = {sizes[0]: (INK, 1.2), sizes[-1]: (RED, 2.0)}
-    figure = _figure(1.0 + 2.6 * len(seeds), 0.9 + 1.9 * len(kinds))
+    figure = figure_of(1.0 + 2.6 * len(seeds), 0.9 + 1.9 * len(kinds))
     grid = figure.subplots(len(kinds), len(seeds), squeeze=False, sharex=True, sharey=True)
     for (row, kind), (column, seed) in product(enumerate(kinds), enumerate(seeds)):
         axes = grid[row, column]
@@ -154,7 +149,7 @@ def densities(records: Sequence[Record]) -> Figure:
             axes.axvline(own[0]["truth"][0], color=FRAME, lw=1.0, zorder=0)
         axes.set(xlim=(0, 2), yticks=[])
         axes.set_ylim(bottom=0)
-        _plain(axes)
+        plain(axes, ticks=AXIS_TICKS)
         axes.set_xlabel("θ" if row == len(kinds) - 1 else "")
         if column == 0:
             axes.set_ylabel(kind.label.replace(", ", "\n"), fontsize=9)
@@ -193,10 +188,10 @@ def _look(kind: Series, kinds: Sequence[Series]) -> Look:
     """A colour and a marker for the method, a dash for the setting; where many differ in something else, a colour for each."""
     own = [one for one in kinds if (one.method, one.setting) == (kind.method, kind.setting)]
     many = len(own) > 2
-    names = [*COLOURS, ""]
-    number = own.index(kind) if many else names.index(kind.method if kind.method in COLOURS else "")
+    names = [*METHOD_COLOURS, ""]
+    number = own.index(kind) if many else names.index(kind.method if kind.method in METHOD_COLOURS else "")
     dash = "-" if many or kind.conservative or kind.setting != "paper" else "--"
-    return [*COLOURS.values(), "#555555"][number % len(names)], MARKERS[number % len(MARKERS)], dash
+    return [*METHOD_COLOURS.values(), OTHER_COLOUR][number % len(names)], MARKERS[number % len(MARKERS)], dash
 
 
 def _legend(figure: Figure, kinds: Sequence[Series], looks: dict[Series, Look], columns: int) -> None:
@@ -218,7 +213,7 @@ def _dress(axes: Axes, at: Sequence[int]) -> None:
     axes.xaxis.set_major_locator(FixedLocator(near))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
-    _plain(axes)
+    plain(axes, ticks=AXIS_TICKS)
 
 
 def _root_scale(axes: Axes) -> None:
@@ -238,20 +233,3 @@ def _root_scale(axes: Axes) -> None:
 
 def _root(y: Any) -> Any:
     return np.sign(y) * np.sqrt(np.abs(y))
-
-
-def _plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set(linewidth=0.8, color=FRAME)
-    axes.tick_params(labelsize=8.5, width=0.8, color=FRAME)
-    axes.grid(color="#EBEBEB", lw=0.7)
-    axes.set_axisbelow(True)
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure((width, height), facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-__all__ = ["all_figures", "clouds", "densities", "lines"]

@@ -7,15 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from scorefold.errors import ScorefoldError
-from scorefold.report.page import escaped, table, whole
-from scorefold.report.summary import (
-    METHODS,
+from scorefold.app.bench.points import (
+    METHOD_LABELS,
     METRICS,
     PAPER_SAMPLER,
-    TASKS,
     Point,
-    Record,
     Series,
     pick,
     point,
@@ -24,11 +20,15 @@ from scorefold.report.summary import (
     value,
     values,
 )
+from scorefold.app.bench.record import Record
+from scorefold.errors import ScorefoldError
+from scorefold.report.page import escaped, scrolled, table, whole
+from scorefold.report.words import TASK_LABELS
 
-FEW = 500
-"""Of so many records the tables start folded."""
-FEW_LINES = 10
-"""Of so many methods the times do."""
+FOLDED_RECORDS = 500
+"""From so many on, the tables start folded."""
+FOLDED_LINES = 10
+"""From so many methods on, the times do."""
 
 
 def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title: str = "Benchmark") -> str:
@@ -43,9 +43,9 @@ def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title:
         '<div id="tip" role="status" hidden></div>'
         '<div id="chosen" aria-live="polite"></div></section>',
         '<section aria-labelledby="tables-title"><h2 id="tables-title">Tables</h2>'
-        '<p class="quiet">Mean over cells ± standard deviation over trainings. The best mean of a budget and n is bold.</p>',
+        '<p class="quiet">Mean over cells ± standard deviation over trainings. The best for each budget and n is bold.</p>',
         *(
-            _table(pick(records, task=task), task, metric, unfolded=len(records) < FEW)
+            _table(pick(records, task=task), task, metric, unfolded=len(records) < FOLDED_RECORDS)
             for task in values(records, "task")
             for metric in ("c2st", "mmd2")
         ),
@@ -56,7 +56,7 @@ def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title:
 
 
 def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
-    tasks = [TASKS.get(task, task) for task in values(records, "task")]
+    tasks = [TASK_LABELS.get(task, task) for task in values(records, "task")]
     trainings = {(json.dumps(_trained(r)), r["cell"]["training"]) for r in records}
     failed, unsure = sum("failed" in r for r in records), sum(not r["converged"] and "failed" not in r for r in records)
     facts = [
@@ -67,8 +67,11 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
         ("Settings", ", ".join(values(records, "setting"))),
         ("Budgets", ", ".join(f"{b:,}" for b in values(records, "budget"))),
         ("Observations", ", ".join(map(str, values(records, "n")))),
-        ("Draws a cell", ", ".join(f"{d:,}" for d in values(records, "draws"))),
-        ("Not converged", f"{unsure:,} of {len(records):,} cells, by the sampler's own checks; {failed:,} refused"),
+        ("Draws in each cell", ", ".join(f"{d:,}" for d in values(records, "draws"))),
+        (
+            "Not converged",
+            f"{unsure:,} of {len(records):,} cells, by the sampler's checks; {failed:,} with refused draws",
+        ),
         ("Hardware", ", ".join(dict.fromkeys(str(r.get("device", "unknown")) for r in records))),
     ]
     listed = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in facts)
@@ -92,7 +95,7 @@ def _named(records: Sequence[Record]) -> list[str]:
     for method in values(records, "method"):
         sizes = values(pick(records, method=method), "m")
         several = f" (m = {', '.join(map(str, sizes))})" if method == "pf-npse" else ""
-        named.append(METHODS.get(method, method) + several)
+        named.append(METHOD_LABELS.get(method, method) + several)
     studies = (("sampler", "other samplers"), ("conservative", "conservative networks"))
     return named + [words for axis, words in studies if any(r["cell"][axis] for r in records)]
 
@@ -132,7 +135,7 @@ def _table(records: Sequence[Record], task: str, metric: str, unfolded: bool) ->
                 cells = "".join(cell(line, budget, n) for n in sizes)
                 rows.append(f"<tr><th scope=row>{escaped(line.label)}</th><td>{budget:,}</td>{cells}</tr>")
     head = "".join(f"<th scope=col>n = {n}</th>" for n in sizes)
-    label, title = METRICS[metric][0], escaped(TASKS.get(task, task))
+    label, title = METRICS[metric][0], escaped(TASK_LABELS.get(task, task))
     return (
         f"<details{' open' if unfolded else ''}><summary>{title}: {escaped(label)}</summary><div class=scroll><table>"
         f"<caption class=hidden>{escaped(label)} on {title}</caption>"
@@ -151,9 +154,9 @@ def _times(records: Sequence[Record]) -> str:
             rows.append((label, f"{train:.1f}", f"{draw:.2f}"))
     if not rows:
         return ""
-    head = ("method", "training, all seeds together", "drawing a cell, with compilation")
-    unfolded = " open" if len(rows) < FEW_LINES else ""
-    listing = f'<details{unfolded}><summary>By method</summary><div class="scroll">{table(head, rows)}</div></details>'
+    head = ("method", "training, all seeds together", "drawing one cell, with compilation")
+    unfolded = " open" if len(rows) < FOLDED_LINES else ""
+    listing = f"<details{unfolded}><summary>By method</summary>{scrolled(table(head, rows))}</details>"
     return f"<section><h2>Seconds</h2>{listing}</section>"
 
 
@@ -182,7 +185,7 @@ def _payload(records: Sequence[Record]) -> dict[str, Any]:
         if "failed" in r:
             failed.setdefault(r["failed"], []).append(number)
     return {
-        "tasks": [TASKS.get(task, task) for task in tasks],
+        "tasks": [TASK_LABELS.get(task, task) for task in tasks],
         "lines": [{**line._asdict(), "label": line.label} for line in lines],
         "sampler": sampler_label(PAPER_SAMPLER),
         "metrics": [{"name": name, "label": label, "perfect": perfect} for name, (label, perfect) in METRICS.items()],

@@ -10,7 +10,7 @@ import math
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,15 +31,14 @@ from scorefold.methods.fit import fit_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.simulation.simulate import simulate
 
-FAR = 2 - 2 * math.exp(-0.5)
+MMD2_FAR_APART = 2 - 2 * math.exp(-0.5)
+"""Of two clouds that lie far apart."""
 REFERENCE_SEED = 0
 SHOWN_TASKS, SHOWN_DRAWS = ("bimodal", "weinberg"), 250
 """Draws kept in the record, of the tasks with a figure that shows draws."""
-BATCH = 30
-"""Cells measured together on an accelerator."""
+MEASURED_TOGETHER = 30
+"""Cells, on an accelerator."""
 LONGEST_ERROR = 300
-
-Tell = Callable[[str], None]
 
 
 class Trained(NamedTuple):
@@ -47,6 +46,17 @@ class Trained(NamedTuple):
 
     posteriors: dict[int, Posterior]
     seconds: dict[str, float]
+
+
+class DrawnCloud(NamedTuple):
+    """What the sampler gave for one data set."""
+
+    theta: np.ndarray | None
+    """None where the draws were refused."""
+    converged: bool
+    diverged: bool
+    failed: str = ""
+    """Why they were refused."""
 
 
 class Drawn(NamedTuple):
@@ -58,14 +68,13 @@ class Drawn(NamedTuple):
     record: Record
 
 
-def run_group(cells: Sequence[Cell], tell: Tell = lambda text: None) -> Iterator[Record]:
-    """The records of cells that share a training; every record is out as soon as it is known."""
+def run_group(cells: Sequence[Cell]) -> Iterator[Record]:
+    """The records of cells that share a training, each as soon as it is known."""
     group = cells[0].group
     if any(cell.group != group for cell in cells):
         raise ScorefoldError("expected cells that share a training; got several configurations")
-    tell("training")
     trained = train(group)
-    batch = 1 if jax.default_backend() == "cpu" else BATCH
+    batch = 1 if jax.default_backend() == "cpu" else MEASURED_TOGETHER
     for start in range(0, len(cells), batch):
         some = cells[start : start + batch]
         together: dict[Cell, list[Cell]] = {}
@@ -80,7 +89,7 @@ def attempt(cells: Sequence[Cell]) -> Iterator[Event]:
     group = cells[0].group
     try:
         for record in run_group(cells):
-            yield "record", group, record
+            yield Event("record", group, record)
     except Exception as error:
         yield failure(group, error)
 
@@ -97,7 +106,7 @@ def failure(group: Cell, error: Exception) -> Event:
         words = words[: LONGEST_ERROR - 1] + "…"
     if not isinstance(error, ScorefoldError) and (frames := traceback.extract_tb(error.__traceback__)):
         words += f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
-    return "failed", group, words
+    return Event("failed", group, error=words)
 
 
 def train(group: Cell) -> Trained:
@@ -121,16 +130,21 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
     seconds = trained.seconds | {"draw": (time.perf_counter() - started) / len(cells)}
     shown = first.task in SHOWN_TASKS
     drawn = []
-    for cell, truth, reference, (theta, health) in zip(cells, truths, references, clouds, strict=True):
-        record = described(cell) | {"truth": _plain(truth), "training": _history(posterior)} | health
-        if shown and theta is not None:
-            record["draws"] = [_plain(row) for row in theta[:SHOWN_DRAWS]]
-        drawn.append(Drawn(cell, theta, reference, record | {"seconds": {k: round(v, 3) for k, v in seconds.items()}}))
+    for cell, truth, reference, cloud in zip(cells, truths, references, clouds, strict=True):
+        record = described(cell)
+        record["truth"], record["training"] = _plain(truth), _history(posterior)
+        if cloud.theta is None:
+            record["failed"] = cloud.failed
+        elif shown:
+            record["draws"] = [_plain(row) for row in cloud.theta[:SHOWN_DRAWS]]
+        record["converged"], record["diverged"] = cloud.converged, cloud.diverged
+        record["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
+        drawn.append(Drawn(cell, cloud.theta, reference, record))
     return drawn
 
 
-def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> list[tuple[np.ndarray | None, Record]]:
-    """The draws for each data set, none where they were refused, and how they are."""
+def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> list[DrawnCloud]:
+    """The draws for each data set, none where they were refused, and how the sampler's run went."""
     first = cells[0]
     asked: Any = sampler(first.sampler) if first.sampler else None
     with warnings.catch_warnings():
@@ -138,24 +152,20 @@ def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> l
         try:
             if len(cells) == 1:
                 draws = posterior.sample(x_obs[0], first.draws, first.parameters, sampler=asked)
-                return [(draws.theta, _health(draws.info.converged, draws.info.diverged))]
+                return [DrawnCloud(draws.theta, bool(draws.info.converged), bool(draws.info.diverged))]
             many = posterior.sample_many(x_obs, first.draws, [cell.parameters for cell in cells], sampler=asked)
         except ScorefoldError as error:
-            return [(None, {"failed": str(error), **_health(False, True)})] * len(cells)
+            return [DrawnCloud(None, False, True, str(error))] * len(cells)
     return [
-        (theta, _health(converged, diverged))
+        DrawnCloud(theta, bool(converged), bool(diverged))
         if np.isfinite(theta).all()
-        else (None, {"failed": "draws are not finite", **_health(False, True)})
+        else DrawnCloud(None, False, True, "draws are not finite")
         for theta, converged, diverged in zip(many.theta, many.converged, many.diverged, strict=True)
     ]
 
 
-def _health(converged: Any, diverged: Any) -> Record:
-    return {"converged": bool(converged), "diverged": bool(diverged)}
-
-
 def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
-    """The records of several cells, their classifiers trained in batches of one size whoever they are."""
+    """The records of several cells, their classifiers trained in batches of one size."""
     there = [(one.cell, one.theta, one.reference) for one in drawn if one.theta is not None]
     told: dict[str, float] = {}
     # Only clouds of one shape go together.
@@ -171,7 +181,7 @@ def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
 
 def _measures(one: Drawn, accuracy: float | None) -> dict[str, float | None]:
     if one.theta is None or accuracy is None:
-        return {"c2st": 1.0, "mmd2": FAR, "shift": None, "sd_ratio": None}
+        return {"c2st": 1.0, "mmd2": MMD2_FAR_APART, "shift": None, "sd_ratio": None}
     return {
         "c2st": accuracy,
         "mmd2": _number(squared_mmd(one.theta, one.reference)),

@@ -4,7 +4,7 @@
 `dask=ADDRESS` hand whole configurations to workers, and their records come back when the configuration is done; the records
 are the same, since each is a function of its cell (up to an accelerator's rounding).
 
-A configuration that raises is told, and the others go on; the run then ends with an error. Its cells get no record, so that
+A configuration that raises is reported, and the others go on; the run then ends with an error. Its cells get no record, so that
 the next run tries them again.
 """
 
@@ -24,15 +24,19 @@ from scorefold.errors import ScorefoldError
 
 Groups = dict[Cell, list[Cell]]
 Stream = Generator[Event, None, None]
-Watch = Callable[[str, Cell, Any], None]
+Listener = Callable[[Event], None]
 """Called with every event."""
 SHOWN_FAILURES = 3
 
 
 def drive(
-    cells: Sequence[Cell], out: Path, executor: str = "local", about: dict[str, Any] | None = None, watch: Watch | None = None
+    cells: Sequence[Cell],
+    out: Path,
+    executor: str = "local",
+    about: dict[str, Any] | None = None,
+    watch: Listener | None = None,
 ) -> int:
-    """Run what is missing in the folder; how many cells that was."""
+    """Run the cells that have no record in the folder yet, and return how many those were."""
     out.mkdir(parents=True, exist_ok=True)
     kind, argument = parse_executor(executor)
     with appending(out / RECORDS) as append:
@@ -40,17 +44,17 @@ def drive(
         with appending(out / RUNS) as note:
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             left = sum(map(len, groups.values()))
-            # A run that finds all done says so too: the notes are the folder's history.
+            # A run that finds nothing to do is noted too: the notes are the folder's history.
             note({"key": f"{now} {time.time_ns()}", "started": now, "cells": len(cells), "missing": left, **(about or {})})
         failed: list[str] = []
         with closing(_EXECUTORS[kind](groups, argument)) as events:
-            for what, group, said in events:
-                if what == "record":
-                    append(said)
-                elif what == "failed":
-                    failed.append(f"{title(group)}: {said}")
+            for event in events:
+                if event.record is not None:
+                    append(event.record)
+                elif event.what == "failed":
+                    failed.append(f"{title(event.group)}: {event.error}")
                 if watch:
-                    watch(what, group, said)
+                    watch(event)
     if failed:
         raise ScorefoldError(_summary(failed, len(groups)))
     return left
@@ -110,7 +114,7 @@ def _local(groups: Groups, argument: str) -> Stream:
     from scorefold.app.bench.cells import attempt
 
     for group, cells in groups.items():
-        yield "start", group, None
+        yield Event("start", group)
         yield from attempt(cells)
 
 
@@ -131,7 +135,7 @@ def _processes(groups: Groups, argument: str) -> Stream:
                 # No more than there are workers, so that what is told to start does.
                 for group, cells in islice(waiting, workers - len(running)):
                     running[pool.submit(collect, cells)] = group
-                    yield "start", group, None
+                    yield Event("start", group)
                 if not running:
                     return
                 finished = wait(running, return_when=FIRST_COMPLETED).done
@@ -163,7 +167,7 @@ def _dask(groups: Groups, argument: str) -> Stream:
         futures = {}
         for group, cells in groups.items():
             futures[client.submit(collect, cells, pure=False)] = group
-            yield "sent", group, None  # the scheduler does not say when it starts
+            yield Event("sent", group)  # the scheduler does not say when it starts
         try:
             for future in as_completed(list(futures)):
                 yield from _returned(future, futures.pop(future))

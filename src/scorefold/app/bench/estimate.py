@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from scorefold.app.bench.plan import BASELINES, Cell, grouped
-from scorefold.app.bench.setups import SAMPLERS, configured
+from scorefold.app.bench.plan import BASELINES, Cell, grouped, sampler
+from scorefold.app.bench.setups import configured
 from scorefold.methods.npse import NPSE
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.sample import Ancestral, SelfTuned
@@ -70,9 +70,9 @@ def draw_seconds(cell: Cell, machine: Machine) -> float:
     if not isinstance(method, NPSE):
         return machine.draw + machine.other
     sets = -(-cell.n // cell.m) if method.composes else 1
-    given = SAMPLERS.get(cell.sampler) or (get_sampler(cell.sampler) if cell.sampler else method.sampler)
-    sampler = (Ancestral() if sets == 1 else SelfTuned()) if given is None else get_sampler(given)
-    moves = (sampler.levels or method.T) * getattr(sampler, "steps", 1)
+    given = sampler(cell.sampler) if cell.sampler else method.sampler
+    chosen = (Ancestral() if sets == 1 else SelfTuned()) if given is None else get_sampler(given)
+    moves = (chosen.levels or method.T) * getattr(chosen, "steps", 1)
     return machine.draw + moves * (machine.level + machine.score * sets * max(cell.draws, 128) * method.training.members)
 
 

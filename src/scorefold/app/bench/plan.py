@@ -15,15 +15,15 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from scorefold import methods, tasks
-from scorefold.app.bench.setups import SAMPLERS, SETTINGS, configured
+from scorefold.app.bench.setups import STUDY_SAMPLERS, configured
 from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.npse import NPSE
 from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.sample import Sampler
 
 PROTOCOL = 2
-"""Counted up when the same description would give other results; which draws are kept for figures is no result."""
-SET_SIZE = 6
-LARGEST = 30
+"""Raised when the same description would give another result. Which draws are kept for figures does not count as one."""
+PAPER_SET_SIZE = 6
 FIRST_PARAMETERS, PARAMETERS_A_TRAINING = 1_000, 6
 SIZES = (1, 8, 14, 22, 30)
 BUDGETS = (1_000, 3_000, 10_000, 30_000)
@@ -106,7 +106,7 @@ def block(
 
 def set_size(method: str, largest: int) -> int:
     """Observations in a training set: as in the paper."""
-    return {"pf-npse": SET_SIZE, "npse": largest, "npe": largest}.get(method, 1)
+    return {"pf-npse": PAPER_SET_SIZE, "npse": largest, "npe": largest}.get(method, 1)
 
 
 def both(names: Iterable[str]) -> list[Variant]:
@@ -126,7 +126,7 @@ def paper() -> Iterator[Cell]:
     yield from block(extent, PAPER_TASKS, known_baselines(), BUDGETS)
     for m in (3, 12, 18, 30):  # m = 1 and 6 are F-NPSE and PF-NPSE above
         yield from block(extent, PAPER_TASKS, both(["pf-npse"]), (10_000,), m)
-    yield from block(extent, PAPER_TASKS, [("pf-npse", "paper")], (10_000,), samplers=tuple(SAMPLERS))
+    yield from block(extent, PAPER_TASKS, [("pf-npse", "paper")], (10_000,), samplers=tuple(STUDY_SAMPLERS))
     yield from block(extent, PAPER_TASKS, [(name, "paper") for name in SCORE_METHODS], (10_000,), conservative=True)
     few = Extent(1, PARAMETERS_A_TRAINING, (1, 2, 3, 4, 5), 1_000, {})
     yield from block(few, ["bimodal"], [*both(SCORE_METHODS), *known_baselines()], (10_000,))
@@ -197,9 +197,9 @@ def check(cell: Cell) -> None:
         raise ScorefoldError(f"the paper's setting needs a prior that is N(0, I) after transformation; {cell.task} has none")
 
 
-def sampler(name: str) -> object:
+def sampler(name: str) -> Sampler:
     """A sampler of the study, or one of the package's."""
-    return SAMPLERS[name] if name in SAMPLERS else get_sampler(name)
+    return STUDY_SAMPLERS[name] if name in STUDY_SAMPLERS else get_sampler(name)
 
 
 def grouped(chosen: Iterable[Cell]) -> dict[Cell, list[Cell]]:
@@ -208,6 +208,3 @@ def grouped(chosen: Iterable[Cell]) -> dict[Cell, list[Cell]]:
     for cell in chosen:
         groups.setdefault(cell.group, []).append(cell)
     return groups
-
-
-__all__ = ["PRESETS", "SETTINGS", "Cell", "cells", "check", "grouped", "parse_only", "sampler"]

@@ -3,30 +3,54 @@
     {"key": …, "cell": {…}, "measures": {…}, …, "seconds": {…}}
 
 `key` is the hash of the description in `cell`. A line is on the disk before the next is written; a last line that a kill tore
-is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run, and are not compared.
+is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run; all else is the same.
 """
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Required, TypedDict
 
 from scorefold.app.bench.plan import Cell
 from scorefold.errors import ScorefoldError
 
 RECORDS, RUNS = "records.jsonl", "runs.jsonl"
-NOT_COMPARED = ("seconds", "device")
 
-Record = dict[str, Any]
-Event = tuple[str, Cell, Any]
-"""What happened, the configuration it happened to, and what there is to say.
 
-"start" (it is begun) and "sent" (it waits for a worker or is with one) with nothing, "record" with a record, "failed" with the
-error in one line.
-"""
+class Record(TypedDict, total=False):
+    """The result of one cell, as strict JSON can hold it."""
+
+    key: Required[str]
+    cell: Required[dict[str, Any]]
+    """The fields of `Cell`."""
+    truth: list[float | None]
+    """The true parameters."""
+    training: dict[str, float]
+    """The learning rate that was kept and its validation loss."""
+    converged: bool
+    diverged: bool
+    failed: str
+    """Why the draws were refused, if they were."""
+    draws: list[list[float | None]]
+    """Some of them, of the tasks with a figure that shows draws."""
+    measures: dict[str, float | None]
+    """c2st, mmd2, shift and sd_ratio."""
+    seconds: dict[str, float]
+    device: str
+
+
+class Event(NamedTuple):
+    """Something that happened to a configuration."""
+
+    what: str
+    """"start" (it is begun), "sent" (it waits for a worker or is with one), "record" or "failed"."""
+    group: Cell
+    record: Record | None = None
+    error: str = ""
+    """In one line."""
 
 
 def described(cell: Cell) -> Record:
@@ -46,11 +70,6 @@ def cell_of(record: Record) -> Cell:
             "the benchmark, or edited. Use another folder."
         )
     return cell
-
-
-def compared(record: Record) -> Record:
-    """What is the same in every run of a cell."""
-    return {name: value for name, value in record.items() if name not in NOT_COMPARED}
 
 
 def read(path: Path) -> list[Record]:
@@ -91,7 +110,7 @@ class Appender:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: Mapping[str, Any]) -> None:
         """One line, written through."""
         self._file.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
         self._file.flush()

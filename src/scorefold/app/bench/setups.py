@@ -20,8 +20,8 @@ from scorefold.methods.npse import NPSE
 from scorefold.sample import Langevin, Sampler, Transitions
 from scorefold.train.training import Training
 
-SETTINGS = ("paper", "default", "tiny")
-SAMPLERS: dict[str, Sampler] = {
+BENCH_SETTINGS = ("paper", "default", "tiny")
+STUDY_SAMPLERS: dict[str, Sampler] = {
     **{f"langevin a={a} L={L}": Langevin(a, L) for a, L in ((0.1, 5), (0.5, 5), (0.3, 2), (0.3, 10))},
     "transitions": Transitions(),
 }
@@ -31,8 +31,8 @@ SAMPLERS: dict[str, Sampler] = {
 def configured(name: str, setting: str, m: int, steps: int, conservative: bool) -> Method:
     """The method of this name in a setting, for sets of up to m, trained for at most so many steps (0: its own number)."""
     method = methods.get(name)
-    if setting not in SETTINGS:
-        raise ScorefoldError(f"unknown setting {setting!r}. Known: {', '.join(SETTINGS)}.")
+    if setting not in BENCH_SETTINGS:
+        raise ScorefoldError(f"unknown setting {setting!r}. Known: {', '.join(BENCH_SETTINGS)}.")
     if not isinstance(method, NPSE):
         if setting != "default" or conservative or steps:
             raise ScorefoldError(f"expected the default setting for {name}, which is no score method; got {setting!r}")

@@ -1,1 +1,1 @@
-"""Commands that have a file of their own."""
+"""The commands: each checks its options, calls the library, and prints what came of it."""

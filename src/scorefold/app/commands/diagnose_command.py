@@ -5,62 +5,58 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from scorefold.app.commands.observations import read_observations
-from scorefold.app.commands.usage import aloud, folder, known
-from scorefold.errors import ScorefoldError
+from scorefold.app.commands.observation_files import read_observations
+from scorefold.app.commands.usage import folder, known, warnings_shown
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
+    from scorefold.tasks.task import Task
 
 
 def diagnose(
-    model: Annotated[Path | None, typer.Argument(help="A saved posterior; by default one is trained for the task.")] = None,
+    model: Annotated[Path | None, typer.Argument(help="A saved posterior. Without it, one is trained for the task.")] = None,
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
     config: Annotated[Path | None, typer.Option(help="A TOML file whose simulator to use instead, with MODEL.")] = None,
     method: Annotated[str, typer.Option(help="What to train, when there is no MODEL.")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
-    sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate; 40 or more with an observed one.")] = 300,
+    sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate; 40 or more if you have observations.")] = 300,
     draws: Annotated[int, typer.Option(min=20, help="Posterior draws for each of them.")] = 100,
     observations: Annotated[
-        Path | None, typer.Option(help="Also look at your own data set: a .npy or .csv file of n observations.")
+        Path | None, typer.Option(help="Also check your own data set: a .npy or .csv file of n observations.")
     ] = None,
     observe: Annotated[
-        int | None, typer.Option(min=0, help="Also look at one data set of the task, simulated with this seed.")
+        int | None, typer.Option(min=0, help="Also check one data set of the task, simulated with this seed.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of training, data sets and draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of training, data sets and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("diagnosis"),
 ) -> None:
-    """Check a posterior's calibration on simulated data sets, and say in words what is wrong with it."""
+    """Check the calibration of a posterior on simulated data sets, and say in words what is wrong with it."""
     from rich.console import Console
 
     from scorefold import methods
     from scorefold import tasks as room
     from scorefold.diagnostics.diagnose import diagnose as verb
-    from scorefold.diagnostics.misspecification import FEWEST
     from scorefold.methods.load import load
-    from scorefold.report.summary import observations as words
+    from scorefold.report.words import observations as words
 
-    if config and (not model or observe is not None):
-        raise typer.BadParameter("goes with MODEL, and without --observe", param_hint="--config")
-    if observations and observe is not None:
-        raise typer.BadParameter("goes without --observe: one data set at a time", param_hint="--observations")
-    if (observations or observe is not None) and sims < FEWEST:
-        raise typer.BadParameter(f"expected {FEWEST} or more with an observed data set; got {sims}", param_hint="--sims")
-    known("--task", lambda: room.get(task))
+    _check_options(model, config, observations, observe, sims)
+    chosen = known("--task", lambda: room.get(task))
     known("--method", lambda: methods.get(method))
-    source, chosen, console = _source(task, config), room.get(task), Console()
+    source, console = _source(chosen, config), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
     folder(out)
     shown = console.is_terminal
-    with aloud():
+    with warnings_shown():
         posterior = load(model) if model else _train(chosen, method, budget, n, seed, shown)
         _belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
         n = n if x_obs is None else len(posterior.checked(x_obs))
         console.print(f"[bold]{source.title}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
-        how = {"x_obs": x_obs, "log_likelihood": source.log_likelihood, "progress": shown}
-        found = verb(posterior, source.simulator, n, sims, draws, seed, **how)
+        found = verb(
+            posterior, source.simulator, n, sims, draws, seed,
+            x_obs=x_obs, log_likelihood=source.log_likelihood, progress=shown,
+        )  # fmt: skip
     named = {"simulator": source.title, "model": model, "observations": observations}
     found.write(out, {word: str(value) for word, value in named.items() if value is not None})
     console.print(found.table())
@@ -77,22 +73,32 @@ class Source(NamedTuple):
     log_likelihood: Any
 
 
-def _source(task: str, config: Path | None) -> Source:
-    from scorefold import tasks as room
+def _check_options(model: Path | None, config: Path | None, observations: Path | None, observe: int | None, sims: int) -> None:
+    """Options that do not go together are wrong usage."""
+    from scorefold.diagnostics.misspecification import FEWEST_SIMULATED
+
+    if config and (not model or observe is not None):
+        raise typer.BadParameter("goes with MODEL, and without --observe", param_hint="--config")
+    if observations and observe is not None:
+        raise typer.BadParameter("goes without --observe: one data set at a time", param_hint="--observations")
+    if (observations or observe is not None) and sims < FEWEST_SIMULATED:
+        raise typer.BadParameter(
+            f"expected {FEWEST_SIMULATED} or more with an observed data set; got {sims}", param_hint="--sims"
+        )
+
+
+def _source(task: "Task", config: Path | None) -> Source:
     from scorefold.app import config as files
 
     if config is None:
-        chosen = room.get(task)
-        return Source(chosen.title, chosen.prior.names, chosen.simulator, chosen.log_likelihood)
-    try:
-        own = files.read(config)
-        return Source(f"{own.function} of {config}", own.prior().names, own.simulator(), None)
-    except ScorefoldError as error:
-        raise typer.BadParameter(str(error), param_hint="--config") from None
+        return Source(task.title, task.prior.names, task.simulator, task.log_likelihood)
+    own = known("--config", lambda: files.read(config))
+    names, simulator = known("--config", own.prior).names, known("--config", own.simulator)
+    return Source(f"{own.function} of {config}", names, simulator, None)
 
 
 def _belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None:
-    """Another simulator than the one trained on is wrong usage."""
+    """A simulator other than the one that the model was trained on is wrong usage."""
     if posterior.prior.names != names:
         raise typer.BadParameter(
             f"expected the simulator that the model was trained on, with parameters {', '.join(posterior.prior.names)}; got "
@@ -101,7 +107,7 @@ def _belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> Non
         )
 
 
-def _train(task: Any, method: str, budget: int, n: int, seed: int, shown: bool) -> "Posterior":
+def _train(task: "Task", method: str, budget: int, n: int, seed: int, shown: bool) -> "Posterior":
     from scorefold import methods
     from scorefold.methods.fit import fit
     from scorefold.simulation.simulate import simulate

@@ -3,52 +3,51 @@
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.app.commands.observations import read_observations
-from scorefold.app.commands.usage import aloud, known
-from scorefold.errors import Interrupted, ScorefoldError
+from scorefold.app.commands.observation_files import read_observations
+from scorefold.app.commands.usage import known, warnings_shown
+from scorefold.errors import Interrupted
 
 if TYPE_CHECKING:
     from scorefold.posterior.draws import Draws
     from scorefold.simulation.simulations import Simulations
 
-WRITERS = (".npz", ".csv", ".nc")
+DRAWS_FORMATS = (".npz", ".csv", ".nc")
 
 
 def fit(
     simulations: Annotated[Path, typer.Argument(help="A store of simulations, or the TOML file that filled it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "pf-npse",
-    seed: Annotated[int, typer.Option(min=0, help="Of the training.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
 ) -> None:
-    """Train on the simulations of a store, and save the posterior. Stopped half-way, it goes on with --resume."""
+    """Train on the simulations of a store, and save the posterior. A training that was stopped goes on with --resume."""
     from scorefold import methods
     from scorefold.methods.fit import fit as train
 
-    known("--method", lambda: methods.get(method))
-    chosen = methods.get(method)
+    chosen = known("--method", lambda: methods.get(method))
     if out.exists() and not overwrite:
-        raise typer.BadParameter(f"{out} is there already; --overwrite replaces a model", param_hint="--out")
+        raise typer.BadParameter(f"{out} exists already; --overwrite replaces a model", param_hint="--out")
     checkpoint = out.with_name(out.name + ".checkpoint") if chosen.resumes else None
     so_far = out.with_name(out.name + ".so-far")
     if checkpoint and checkpoint.exists() and not resume:
         raise typer.BadParameter(
             f"a training was stopped and left {checkpoint}: go on with --resume, or delete that folder", param_hint="--resume"
         )
-    with aloud():
+    with warnings_shown():
         sims = _simulations(simulations)
         try:
             posterior = train(sims, chosen, seed, progress=True, checkpoint=checkpoint)
         except Interrupted:
             typer.echo(f"scorefold: training was stopped; its state is in {checkpoint}. Go on with --resume.", err=True)
-            with warnings.catch_warnings(action="ignore"):  # they have been said
+            with warnings.catch_warnings(action="ignore"):  # they were shown before
                 train(sims, chosen, seed, checkpoint=checkpoint, best_so_far=True).save(so_far, overwrite=True)
-            typer.echo(f"scorefold: the best so far is the model {so_far}.", err=True)
+            typer.echo(f"scorefold: the best networks so far are saved as the model {so_far}.", err=True)
             raise typer.Exit(1) from None
         posterior.save(out, overwrite=overwrite)
     if checkpoint:
@@ -59,9 +58,9 @@ def fit(
 
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
-    observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation a row.")],
-    draws: Annotated[int, typer.Option(min=1, help="How many.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
+    draws: Annotated[int, typer.Option(min=1, help="Posterior draws.")] = 1_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     rule: Annotated[str | None, typer.Option(help="How sets are composed.")] = None,
     sampler: Annotated[str | None, typer.Option(help="How draws are made.")] = None,
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,
@@ -71,14 +70,13 @@ def sample(
     from scorefold.methods.load import load
 
     x_obs = read_observations(observations, "OBSERVATIONS")
-    if out.suffix not in WRITERS:
-        raise typer.BadParameter(f"expected a name that ends in {', '.join(WRITERS)}; got {out}", param_hint="--out")
+    if out.suffix not in DRAWS_FORMATS:
+        raise typer.BadParameter(f"expected a name that ends in {', '.join(DRAWS_FORMATS)}; got {out}", param_hint="--out")
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
         raise typer.BadParameter(f"expected a whole number or auto; got {set_size}", param_hint="--set-size")
     size = int(set_size) if set_size and set_size != "auto" else set_size
-    how: dict[str, Any] = {"rule": rule, "sampler": sampler, "set_size": size}
-    with aloud():
-        drawn = load(model).sample(x_obs, draws, seed, **{word: value for word, value in how.items() if value is not None})
+    with warnings_shown():
+        drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size)
     _write(drawn, out)
     _summary(drawn)
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")
@@ -89,10 +87,7 @@ def _simulations(path: Path) -> "Simulations":
     from scorefold.simulation.store.store import Store
 
     if path.is_file():
-        try:
-            path = config.read(path).store
-        except ScorefoldError as error:
-            raise typer.BadParameter(str(error), param_hint="SIMULATIONS") from None
+        path = known("SIMULATIONS", lambda: config.read(path).store)
     return Store.open(path).simulations()
 
 

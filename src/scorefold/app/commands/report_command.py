@@ -11,10 +11,10 @@ from scorefold.app.commands.bench_commands import records_in
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that `scorefold bench run`, `infer` or `diagnose` wrote.")],
-    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the folder.")] = None,
 ) -> None:
     """Write one self-contained HTML page about a folder of results."""
-    from scorefold.report.results import PAGE
+    from scorefold.report.results_folder import PAGE
 
     text, target = _page(folder), out or folder / PAGE
     try:
@@ -31,7 +31,7 @@ def _page(folder: Path) -> str:
     from scorefold.app.bench.record import RECORDS
     from scorefold.report.diagnosis_page import diagnosis_page
     from scorefold.report.infer_page import infer_page
-    from scorefold.report.results import DIAGNOSIS, SUMMARY
+    from scorefold.report.results_folder import DIAGNOSIS, SUMMARY
 
     if (folder / RECORDS).exists():
         return bench_page(records_in(folder), history(folder))

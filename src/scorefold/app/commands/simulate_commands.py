@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.app.commands.usage import aloud
-from scorefold.errors import ScorefoldError
+from scorefold.app.commands.usage import known, warnings_shown
 
 if TYPE_CHECKING:
     from scorefold.simulation.store.store import Store
@@ -23,16 +22,13 @@ class Format(StrEnum):
 
 
 def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/simulating.md.")]) -> None:
-    """Simulate into a store as a TOML file says; run it again to continue."""
+    """Simulate into a store, as a TOML file says. Run it again to continue."""
     from scorefold.app import config as files
     from scorefold.simulation.simulate import simulate as run
 
-    try:
-        read = files.read(config)
-        prior, simulator, arguments = read.prior(), read.simulator(), read.arguments()
-    except ScorefoldError as error:
-        raise typer.BadParameter(str(error), param_hint="CONFIG") from None
-    with aloud():
+    read = known("CONFIG", lambda: files.read(config))
+    prior, simulator, arguments = (known("CONFIG", part) for part in (read.prior, read.simulator, read.arguments))
+    with warnings_shown():
         try:
             sims = run(prior, simulator, **arguments, progress=True)
         except KeyboardInterrupt:
@@ -43,7 +39,7 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
 
 @store_app.command()
 def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
-    """Say what is in a store."""
+    """Show what is in a store."""
     import numpy as np
     from rich.console import Console
     from rich.table import Table
@@ -72,7 +68,7 @@ def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
 
 @store_app.command()
 def verify(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
-    """Check every file of a store; exit status 1 if something was damaged or is missing."""
+    """Check every file of a store; the exit status is 1 if something is damaged or missing."""
     store = _open(path)
     stop = store.stop()
     missing = sum(b - a for a, b in store.missing(stop))
@@ -102,5 +98,5 @@ def export(
 def _open(path: Path) -> "Store":
     from scorefold.simulation.store.store import Store
 
-    with aloud():
+    with warnings_shown():
         return Store.open(path)

@@ -1,25 +1,28 @@
-"""What the commands share: wrong usage is found out before the work, and warnings are said aloud."""
+"""What the commands share: wrong usage is refused before any work is done, and warnings become lines."""
 
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
 from scorefold.errors import ScorefoldError
 
+T = TypeVar("T")
 
-def known(option: str, look_up: Callable[[], object]) -> None:
-    """An unknown name is wrong usage."""
+
+def known(option: str, look_up: Callable[[], T]) -> T:
+    """What `look_up` returns; a ScorefoldError in it is wrong usage of the option."""
     try:
-        look_up()
+        return look_up()
     except ScorefoldError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def folder(out: Path) -> None:
-    """A folder that cannot be made is wrong usage."""
+    """Make the folder of --out; one that cannot be made is wrong usage."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -27,7 +30,7 @@ def folder(out: Path) -> None:
 
 
 @contextmanager
-def aloud() -> Iterator[None]:
+def warnings_shown() -> Iterator[None]:
     """Every warning as a line on standard error."""
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -44,7 +44,7 @@ class Scaling(NamedTuple):
 
 
 def fit_scaling(values: Float[np.ndarray, "rows numbers"]) -> Scaling:
-    """Median and quartiles, or the sd where more than half of the values are equal."""
+    """Median and interquartile range of each number, or its sd where more than half of the values are equal."""
     low, centre, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
     spread = (high - low) / 1.349
     spread = np.where(spread > 0, spread, values.std(axis=0))
@@ -54,7 +54,13 @@ def fit_scaling(values: Float[np.ndarray, "rows numbers"]) -> Scaling:
 def summaries(
     x: Float[np.ndarray, "datasets n numbers"], scaling: Scaling | None = None
 ) -> Float[np.ndarray, "datasets summaries"]:
-    """The means of a over the observations, then the logarithms of their sds if there are several."""
+    """Each data set as numbers of fixed length: the means of a over its observations, then the logarithms of their sds.
+
+    `scaling` is fitted to all of the data sets unless given. Single observations have no sds.
+
+    >>> summaries(np.random.default_rng(0).normal(size=(20, 5, 3))).shape
+    (20, 6)
+    """
     scaling = scaling or fit_scaling(x.reshape(-1, x.shape[2]))
     a = scaling(x)
     means = a.mean(axis=1)
@@ -85,7 +91,10 @@ class Prediction(NamedTuple):
 
 
 def predict(theta: Float[np.ndarray, "datasets dim"], summary: Float[np.ndarray, "datasets summaries"]) -> Prediction:
-    """Cross-fitted predictions of ψ(θ)."""
+    """Predict ψ(θ) from the summaries of each data set, by lines fitted to the other half of the data sets.
+
+    Raises a ScorefoldError where there are fewer than 20 data sets, or not a θ for each.
+    """
     if len(theta) != len(summary) or len(theta) < 20:
         raise ScorefoldError(f"expected summaries of at least 20 data sets, and θ for each; got {len(summary)}, {len(theta)}")
     scaling = fit_scaling(theta)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Record = dict[str, Any]
+from scorefold.app.bench.plan import SCORE_METHODS
+from scorefold.app.bench.record import Record
 
 METRICS = {
     "mmd2": ("squared MMD", 0.0),
@@ -18,12 +19,15 @@ METRICS = {
     "sd_ratio": ("ratio of the sds", 1.0),
 }
 """What each is called, and its value for a perfect posterior."""
-METHODS = {"f-npse": "F-NPSE", "pf-npse": "PF-NPSE", "npse": "NPSE", "npe": "NPE", "nle": "NLE", "nre": "NRE", "abc": "ABC"}
-TASKS = {
-    "gaussian": "Gaussian", "mixture": "Gaussian mixture", "sir": "SIR", "lotka_volterra": "Lotka–Volterra",
-    "bimodal": "Bimodal", "weinberg": "Weinberg", "correlated": "Correlated",
-}  # fmt: skip
-SCORE_METHODS = ("f-npse", "pf-npse", "npse")
+METHOD_LABELS = {
+    "f-npse": "F-NPSE",
+    "pf-npse": "PF-NPSE",
+    "npse": "NPSE",
+    "npe": "NPE",
+    "nle": "NLE",
+    "nre": "NRE",
+    "abc": "ABC",
+}
 PAPER_SAMPLER = "langevin a=0.3 L=5"
 """What the paper's setting draws with where no sampler is named."""
 
@@ -40,7 +44,7 @@ class Series(NamedTuple):
     @property
     def label(self) -> str:
         """In words."""
-        name = METHODS.get(self.method, self.method)
+        name = METHOD_LABELS.get(self.method, self.method)
         parts = [f"{name} (m = {self.m})" if self.method == "pf-npse" else name]
         if self.method in SCORE_METHODS:
             parts.append(self.setting)
@@ -63,16 +67,6 @@ class Point(NamedTuple):
 def sampler_label(name: str) -> str:
     """A sampler of the study, as the paper calls it: annealed Langevin is Algorithm 1, Gaussian transitions are Algorithm 2."""
     return "Algorithm 2" if name == "transitions" else name.replace("langevin a=", "Algorithm 1, a = ").replace(" L=", ", L = ")
-
-
-def observations(n: int) -> str:
-    """So many of them, in words."""
-    return "1 observation" if n == 1 else f"{n:,} observations"
-
-
-def health(converged: bool, diverged: bool) -> str:
-    """Whether draws can be used, in words."""
-    return "converged" if converged else "diverged" if diverged else "not converged"
 
 
 def series(record: Record) -> Series:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pretended import pretended
 
-from scorefold.report.summary import Series, pick, point, points, series, values
+from scorefold.app.bench.points import Series, pick, point, points, series, values
 
 RECORDS = pretended("quick", "task=gaussian")
 

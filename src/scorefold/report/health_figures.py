@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterMathtext, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.canvas import BLUE, ORANGE, checked, figure_of, plain
+from scorefold.report.canvas import figure_of, finite_array, plain
+from scorefold.report.palette import BLUE, ORANGE
 
 
 def training_curve(
@@ -16,10 +17,10 @@ def training_curve(
 
     `train` is (members, rounds); `validation`, (members, rounds + 1), starts before training; `kept` indexes the latter.
     """
-    train = checked("train", train, (None, None))
+    train = finite_array("train", train, (None, None))
     members, rounds = train.shape
-    validation = checked("validation", validation, (members, rounds + 1))
-    kept = checked("kept", kept, (members,)).astype(int)
+    validation = finite_array("validation", validation, (members, rounds + 1))
+    kept = finite_array("kept", kept, (members,)).astype(int)
     if kept.min() < 0 or kept.max() > rounds:
         raise ScorefoldError(f"expected kept rounds as indices from 0 to {rounds}; got {kept.tolist()}")
     figure = figure_of(5.6, 3.5)
@@ -47,8 +48,8 @@ def sampler_health(gamma: np.ndarray, step: np.ndarray, q: np.ndarray, stein: np
     The horizontal axis is the noise in units of the signal, √(1-γ)/√γ, falling from left to right. Both
     identities are 1 where the draws follow the score.
     """
-    gamma = checked("gamma", gamma, (None,))
-    step, q, stein = (checked(name, v, gamma.shape) for name, v in (("step", step), ("q", q), ("stein", stein)))
+    gamma = finite_array("gamma", gamma, (None,))
+    step, q, stein = (finite_array(name, v, gamma.shape) for name, v in (("step", step), ("q", q), ("stein", stein)))
     if not ((gamma > 0) & (gamma < 1)).all():
         raise ScorefoldError(f"expected 0 < gamma < 1; got {gamma.min():g} to {gamma.max():g}")
     noise = 0.5 * np.log10((1 - gamma) / gamma)

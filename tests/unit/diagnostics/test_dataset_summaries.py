@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conjugate import world
 
-from scorefold.diagnostics.summaries import fit_scaling, predict, summaries
+from scorefold.diagnostics.dataset_summaries import fit_scaling, predict, summaries
 from scorefold.errors import ScorefoldError
 
 

@@ -1,4 +1,4 @@
-"""Observations in a file: a .npy array (n, …), or a .csv table with one observation a row."""
+"""Observations in a file: a .npy array (n, …), or a .csv table with one observation in each row."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ import typer
 if TYPE_CHECKING:
     import numpy as np
 
-READERS = (".npy", ".csv")
+OBSERVATION_FORMATS = (".npy", ".csv")
 
 
 def read_observations(path: Path, option: str) -> "np.ndarray":
-    """As they stand in the file; what cannot be read is wrong usage of the option."""
+    """The numbers in the file; a file that cannot be read is wrong usage of the option."""
     import numpy as np
 
     try:
@@ -22,7 +22,7 @@ def read_observations(path: Path, option: str) -> "np.ndarray":
             return np.genfromtxt(path, delimiter=",", ndmin=2, skip_header=_headers(path), encoding="utf-8")
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint=option) from None
-    raise typer.BadParameter(f"expected a file that ends in {' or '.join(READERS)}; got {path}", param_hint=option)
+    raise typer.BadParameter(f"expected a file that ends in {' or '.join(OBSERVATION_FORMATS)}; got {path}", param_hint=option)
 
 
 def _headers(path: Path) -> int:

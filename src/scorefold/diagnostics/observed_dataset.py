@@ -1,0 +1,101 @@
+"""What the diagnostics find out about one observed data set.
+
+Is it like anything simulated (`misspecification.py`), can the model produce it (`predictive.py`), is the posterior right for it
+in particular (`local_c2st.py`), and which of its observations move the posterior (`influence.py`)?
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorefold.diagnostics.influence import Influence, influence_by_draws, influence_by_scores
+from scorefold.diagnostics.local_c2st import LocalC2ST, local_c2st
+from scorefold.diagnostics.misspecification import Misspecification, misspecification
+from scorefold.diagnostics.predictive import Predictive, predictive
+from scorefold.diagnostics.trials import Trials, sample_quietly
+from scorefold.errors import ScorefoldError
+from scorefold.posterior.draws import Draws
+from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.replicate import replicate
+from scorefold.simulation.workers import Workers
+
+OBSERVED_DRAWS = 1_000
+PREDICTED_DATASETS = 200
+"""Simulated from the posterior for its predictive check."""
+INFLUENCE_DRAWS = 256
+"""At which the scores of single observations are compared."""
+
+
+class Observed(NamedTuple):
+    """What was found out about one data set."""
+
+    draws: Draws
+    """1,000 posterior draws given these observations."""
+    misspecification: Misspecification
+    prior_predictive: Predictive
+    posterior_predictive: Predictive
+    local: LocalC2ST
+    influence: Influence | None
+    """None for a single observation, or where the draws without one of them diverged."""
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers and words, as strict JSON can hold them."""
+        return {
+            "verdict": self.misspecification.words,
+            "p": {"misspecification": self.misspecification.p_value, "local C2ST": self.local.p_value,
+                  "prior predictive": self.prior_predictive.p_value,
+                  "posterior predictive": self.posterior_predictive.p_value},
+            "unlike any simulated": self.misspecification.outliers,
+            "influence": None if self.influence is None else self.influence.distance.tolist(),
+        }  # fmt: skip
+
+
+def examine(
+    posterior: Posterior,
+    simulator: Callable[..., Any],
+    x_obs: np.ndarray,
+    trials: Trials,
+    seed: int = 0,
+    workers: int | Workers | None = None,
+) -> Observed:
+    """Hold x_obs (n, numbers) against the trials: data sets of the same size, simulated over the prior."""
+    drawn = posterior.sample(x_obs.reshape(-1, *posterior.shape), OBSERVED_DRAWS, seed)
+    return Observed(
+        drawn,
+        misspecification(x_obs, trials.x, seed),
+        predictive(x_obs, trials.x),
+        posterior_predictive(drawn, simulator, seed, workers),
+        local_c2st(trials.truth, trials.draws, trials.x, x_obs, drawn.theta, seed),
+        _influence(posterior, x_obs, drawn.theta, seed),
+    )
+
+
+def posterior_predictive(
+    drawn: Draws, simulator: Callable[..., Any], seed: int = 0, workers: int | Workers | None = None
+) -> Predictive:
+    """The observations against data sets of as many, simulated from up to 200 of the draws that were made for them."""
+    if drawn.x_obs is None:
+        raise ScorefoldError("expected draws that hold their observations, as posterior.sample returns them")
+    own = int(np.random.SeedSequence(seed, spawn_key=(10,)).generate_state(1)[0])
+    count = min(PREDICTED_DATASETS, len(drawn.theta))
+    some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
+    x_obs = drawn.x_obs.reshape(drawn.n, -1)
+    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own, workers).reshape(count, len(x_obs), -1)
+    return predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
+
+
+def _influence(posterior: Posterior, x_obs: np.ndarray, theta: np.ndarray, seed: int) -> Influence | None:
+    """By scores where there are single ones, otherwise by leaving each observation out; None where that cannot be drawn."""
+    u = posterior.prior.to_normal(theta)
+    single_scores = getattr(posterior, "single_scores", None)
+    if single_scores is not None:
+        some = u[:INFLUENCE_DRAWS]
+        return influence_by_scores(some, *single_scores(x_obs, some))
+    if len(x_obs) == 1:
+        return None
+    x = np.stack([np.delete(x_obs, j, axis=0) for j in range(len(x_obs))])
+    without = sample_quietly(posterior, x.reshape(*x.shape[:2], *posterior.shape), len(theta), seed)
+    if without.diverged.any():
+        return None
+    return influence_by_draws(u, np.stack([posterior.prior.to_normal(one) for one in without.theta]))

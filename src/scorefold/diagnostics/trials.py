@@ -1,0 +1,96 @@
+"""Trials of a posterior: data sets whose true parameters are known, with the posterior's draws given each of them.
+
+S times, θ* is drawn from the prior, n observations are simulated from it, and the posterior is drawn given these. S data sets
+of n observations cost S × n simulator calls and no training. Data sets whose simulation failed or whose draws diverged are left
+out and counted.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.posterior.draws import ManyDraws
+from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.replicate import replicate
+from scorefold.simulation.workers import Workers
+from scorefold.types import Float
+
+
+class Plan(NamedTuple):
+    """How much to simulate and draw."""
+
+    n: int
+    """Observations in every data set."""
+    sims: int
+    """Data sets."""
+    draws: int
+    """Posterior draws for each of them."""
+    seed: int
+    fewest: int
+    """Data sets that must be left to say anything."""
+
+
+class Trials(NamedTuple):
+    """The data sets that can be used, and how many could not."""
+
+    truth: Float[np.ndarray, "datasets dim"]
+    """The parameters that each data set was simulated from."""
+    x: Float[np.ndarray, "datasets n numbers"]
+    draws: Float[np.ndarray, "datasets draws dim"]
+    failed: int
+    """Left out, since a simulation was not finite."""
+    diverged: int
+    """Left out, since the draws diverged."""
+    unconverged: int
+    """Used, although the sampler's checks did not pass."""
+    seconds: float
+    """Of drawing."""
+
+
+def run_trials(
+    posterior: Posterior,
+    simulator: Callable[..., Any],
+    plan: Plan,
+    workers: int | Workers | None = None,
+    progress: bool = False,
+) -> Trials:
+    """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
+    # A seed of its own: with the seed of training, these would be the parameters that were trained on.
+    seed = int(np.random.SeedSequence(plan.seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    truth = posterior.prior.sample(plan.sims, seed)
+    x = replicate(truth, simulator, plan.n, seed, workers, progress)
+    if x.shape[2:] != posterior.shape:
+        raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
+    simulated = np.isfinite(x.reshape(plan.sims, -1)).all(axis=1)
+    _enough(simulated, plan.fewest, "gave finite observations")
+    truth, x = truth[simulated], x[simulated]
+    many = sample_quietly(posterior, x, plan.draws, seed)
+    used = ~many.diverged
+    _enough(used, plan.fewest, "had draws that did not diverge")
+    return Trials(
+        truth=truth[used],
+        x=x[used].astype(np.float64).reshape(used.sum(), plan.n, -1),
+        draws=many.theta[used],
+        failed=int(np.sum(~simulated)),
+        diverged=int(many.diverged.sum()),
+        unconverged=int(np.sum(~many.converged & used)),
+        seconds=many.seconds,
+    )
+
+
+def sample_quietly(posterior: Posterior, x: np.ndarray, draws: int, seed: int) -> ManyDraws:
+    """`posterior.sample_many` without its warning: who calls this counts the data sets and reports them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)
+        return posterior.sample_many(x, draws, seed)
+
+
+def _enough(good: np.ndarray, fewest: int, what: str) -> None:
+    if good.sum() < fewest:
+        raise ScorefoldError(
+            f"expected at least {fewest} data sets that {what}; got {good.sum()} of {len(good)}. Simulate more data sets, or "
+            "narrow the prior."
+        )
