@@ -45,7 +45,7 @@ PRECISION = jax.lax.Precision.HIGHEST
 def design() -> Float[np.ndarray, "100 10"]:
     """V."""
     # The one place for NumPy's old generator: its stream is frozen, and the published stimulus comes from it.
-    stimulus = np.random.RandomState(STIMULUS_SEED).standard_normal(BINS)  # noqa: NPY002
+    stimulus = np.random.RandomState(STIMULUS_SEED).standard_normal(BINS)
     lagged = [np.r_[np.zeros(lag), stimulus[: BINS - lag]] for lag in range(LAGS)]
     return np.column_stack([np.ones(BINS), *lagged])
 
@@ -90,16 +90,23 @@ def statistics(x_obs: np.ndarray) -> nuts.Data:
     """n and the mean of the observations."""
     x = checked(x_obs, DIM)
     if x[:, 0].min() < 0 or x[:, 0].max() > BINS:
-        raise ScorefoldError(f"expected between 0 and {BINS} spikes in the first column; got {x[:, 0].min():g} to {x[:, 0].max():g}.")
+        raise ScorefoldError(
+            f"expected between 0 and {BINS} spikes in the first column; got {x[:, 0].min():g} to {x[:, 0].max():g}."
+        )
     return np.array(float(len(x))), x.mean(0)
+
+
+def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
+    """Draws of θ for several data sets at once."""
+    data = tuple(map(np.stack, zip(*map(statistics, x_obs), strict=True)))
+    drawn = nuts.draw(log_posterior, data, DIM, draws, seeds)
+    return [chains._replace(draws=chains.draws @ ROOT.T) for chains in drawn]
 
 
 @stored.kept("bernoulli_glm", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
     """Draws by NUTS, checked."""
-    n, mean = statistics(x_obs)
-    chains = nuts.draw(log_posterior, (n[None], mean[None]), DIM, draws, [seed])[0]
-    return chains._replace(draws=chains.draws @ ROOT.T)
+    return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:

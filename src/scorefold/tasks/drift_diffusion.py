@@ -14,8 +14,10 @@ middle of (z-b, z+b), with b the distance to the nearer boundary, the path leave
 independently of that, after b² J, where J has the density ∝ e^{-(vb)²j/2} times that of a Brownian path's first exit from
 (-1, 1). Either this was the boundary, or the walk goes on from there. J is drawn by Devroye's method of alternating series.
 
-The reference is drawn by NUTS (`nuts_reference.py`), with the prior of t0 cut at the shortest reaction time: beyond it the
-posterior is zero, and up to it smooth, because the density of T vanishes at 0 faster than any power.
+The reference is drawn by NUTS (`nuts_reference.py`). Beyond the shortest reaction time the posterior of t0 is zero, so that its prior
+may be cut there, at h; up to h it is smooth, because the density of T vanishes at 0 faster than any power: as e^{-c/(h - t0)}. In
+the coordinate u with t0 = 0.1 + (h - 0.1) / (1 + e^{-u}) this is a slope of -c eᵘ, which NUTS can follow. (With Φ(u) in place of
+the logistic function it is c e^{u²/2}, and chains diverge.)
 
 References: "A theory of memory retrieval", Ratcliff, 1978; "Bayesian inference for logistic models using Pólya–Gamma latent
 variables", Polson, Scott and Windle, 2013, for J.
@@ -27,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
-from scipy.special import ndtr
+from scipy.special import expit, ndtr
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
@@ -42,6 +44,8 @@ VERSION = 1
 NAMES = ("v", "a", "w", "t0")
 LOW, HIGH = np.array([-4, 0.5, 0.3, 0.1]), np.array([4, 2.5, 0.7, 0.6])
 """The prior's box."""
+STRETCH = 3
+"""Chains are so many times longer than usual: a few trials tell a and t0 apart badly, and a second attempt is a compilation."""
 MEETING = 0.64
 """The j at which the two series for J's density change places."""
 
@@ -112,32 +116,41 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
-    """In the N(0, I) space of the prior cut at the shortest reaction time, up to a constant."""
+    """In the coordinates u, up to a constant, given the trials, which of them are real, and the prior's upper end."""
     x, real, high = data
-    theta = LOW + (high - LOW) * jax.scipy.special.ndtr(u)
+    theta = LOW + (high - LOW) * jnp.append(jax.scipy.special.ndtr(u[:3]), jax.nn.sigmoid(u[3]))
     each = jax.vmap(log_likelihood, in_axes=(None, 0))(theta, x)
-    return jnp.sum(jnp.where(real > 0, each, 0.0)) - jnp.sum(u**2) / 2
+    log_prior = jax.nn.log_sigmoid(u[3]) + jax.nn.log_sigmoid(-u[3]) - jnp.sum(u[:3] ** 2) / 2
+    return jnp.sum(jnp.where(real > 0, each, 0.0)) + log_prior
 
 
-def statistics(x_obs: np.ndarray) -> nuts.Data:
-    """The trials, filled up to a power of two by the first, which of them are real, and the prior's upper end."""
+def statistics(x_obs: np.ndarray, rows: int) -> nuts.Data:
+    """The trials, filled up to so many rows by the first, which of them are real, and the prior's upper end."""
     x = checked(x_obs, 2)
     if x[:, 0].min() <= LOW[3] or not np.isin(x[:, 1], (0, 1)).all():
         raise ScorefoldError(
             f"expected reaction times above {LOW[3]} s and choices 0 or 1; got times from {x[:, 0].min():g} and choices "
             f"{np.unique(x[:, 1])[:5].tolist()}. Rows are (reaction time, choice)."
         )
-    rows = 1 << max(len(x) - 1, 0).bit_length()  # few sizes: every size is a compilation
     filled = np.concatenate([x, np.broadcast_to(x[:1], (rows - len(x), 2))])
     return filled, (np.arange(rows) < len(x)).astype(float), np.r_[HIGH[:3], min(HIGH[3], x[:, 0].min())]
+
+
+def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
+    """Draws of θ for several data sets at once."""
+    rows = 1 << (max(map(len, x_obs)) - 1).bit_length()  # a power of two: every size is a compilation
+    data = tuple(map(np.stack, zip(*(statistics(x, rows) for x in x_obs), strict=True)))
+    drawn = nuts.draw(log_posterior, data, len(LOW), draws, seeds, STRETCH)
+    shares = [np.column_stack([ndtr(chains.draws[:, :3]), expit(chains.draws[:, 3])]) for chains in drawn]
+    return [
+        chains._replace(draws=LOW + (high - LOW) * share) for chains, share, high in zip(drawn, shares, data[2], strict=True)
+    ]
 
 
 @stored.kept("drift_diffusion", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
     """Draws by NUTS, checked."""
-    data = statistics(x_obs)
-    chains = nuts.draw(log_posterior, tuple(part[None] for part in data), len(LOW), draws, [seed])[0]
-    return chains._replace(draws=LOW + (data[2] - LOW) * ndtr(chains.draws))
+    return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:

@@ -106,5 +106,5 @@ def _sooner(tau: Scalar, mu: Scalar, w: Scalar) -> Scalar:
 
 def _later(tau: Scalar, mu: Scalar, w: Scalar) -> Scalar:
     """P(T > τ) Z, for τ ≥ ½."""
-    rate: Float[Array, "modes"] = mu**2 + MODES**2 * np.pi**2
+    rate: Float[Array, modes] = mu**2 + MODES**2 * np.pi**2
     return jnp.sum(2 * np.pi * MODES * jnp.sin(MODES * np.pi * w) * jnp.exp(-rate * tau / 2) / rate)
