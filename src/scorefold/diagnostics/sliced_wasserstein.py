@@ -1,19 +1,20 @@
 """Sliced Wasserstein distance: how far the draws would have to be moved to become a reference.
 
-In one dimension the cheapest way to move the mass of P to Q keeps its order, and the Wasserstein distance of order 2 is that of the
-quantile functions, W₂²(P, Q) = ∫_0^1 (F_P⁻¹(s) - F_Q⁻¹(s))² ds. In more dimensions both clouds are projected onto directions ω
-and the mean is taken,
+In one dimension the cheapest way to move the mass of P to Q keeps its order, and the Wasserstein distance of order 2 is
+that of the quantile functions, W₂²(P, Q) = ∫_0^1 (F_P⁻¹(s) - F_Q⁻¹(s))² ds. In more dimensions both clouds are
+projected onto directions ω and the mean is taken,
 
     SW₂²(P, Q) = E_ω W₂²(ω·P, ω·Q),   ω uniform on the unit sphere
 
-("Sliced and Radon Wasserstein barycenters of measures", Bonneel, Rabin, Peyré and Pfister, 2015): zero only when P = Q. Both
-clouds are first divided by the reference's sd, parameter by parameter, so that the distance is in posterior sd. The directions
-come as random orthonormal bases, whose mean has the same expectation and less scatter ("Orthogonal estimation of Wasserstein
-distances", Rowland, Hron, Tang, Choromanski, Sarlos and Weller, 2019).
+("Sliced and Radon Wasserstein barycenters of measures", Bonneel, Rabin, Peyré and Pfister, 2015): zero only when P = Q.
+Both clouds are first divided by the reference's sd, parameter by parameter, so that the distance is in posterior sd.
+The directions come as random orthonormal bases, whose mean has the same expectation and less scatter ("Orthogonal
+estimation of Wasserstein distances", Rowland, Hron, Tang, Choromanski, Sarlos and Weller, 2019).
 
-Limiting cases. In dim dimensions with a reference N(0, I), draws from N(δ, I) have SW₂ = |δ| / √dim, for any number of whole bases, and
-draws from N(0, s² I) have SW₂ = |s - 1|. In one dimension SW₂ = W₂. It is a distance, never below zero: two sets of draws from the
-same distribution are apart, too, 1,000 from a Gaussian by 0.08 on average, and less as 1/√draws.
+Limiting cases. In dim dimensions with a reference N(0, I), draws from N(δ, I) have SW₂ = |δ| / √dim, for any number of
+whole bases, and draws from N(0, s² I) have SW₂ = |s - 1|. In one dimension SW₂ = W₂. It is a distance, never below
+zero: two sets of draws from the same distribution are apart, too, 1,000 from a Gaussian by 0.08 on average, and less as
+1/√draws.
 """
 
 import numpy as np
@@ -29,7 +30,7 @@ DIRECTIONS = 128
 def sliced_wasserstein(draws: ArrayLike, reference: ArrayLike, directions: int = DIRECTIONS, seed: int = 0) -> float:
     """The sliced Wasserstein distance of order 2 between draws and a reference, in the reference's standard deviations.
 
-    Take it beside C2ST when that is near 1 for everything: it still tells draws that are 3 sd off from draws that are 30 sd off.
+    Take it beside C2ST when that is near 1 for everything: it still tells draws 3 sd off from draws 30 sd off.
 
     Args:
         draws: The draws to judge, (a, dim), at least 2.

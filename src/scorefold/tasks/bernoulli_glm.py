@@ -3,9 +3,9 @@
     θ = (β, f),   β ~ N(0, 2),   f ~ N(0, (FᵀF)⁻¹) of length 9,   z_t ~ Bernoulli(σ(v_t·θ)) for t = 1 … 100,
     x = Vᵀ z,
 
-with v_t = (1, I_t, I_{t-1} … I_{t-8}) the rows of V and I a fixed white-noise stimulus, zero before its start. So x is the number of
-spikes and the stimulus summed over spikes at lags 0 … 8. F = D² + diag(√(i/9)), i = 0 … 8, where D has ones on its diagonal
-and -1 below: the prior dislikes second differences, and the more so the later the lag.
+with v_t = (1, I_t, I_{t-1} … I_{t-8}) the rows of V and I a fixed white-noise stimulus, zero before its start. So x is
+the number of spikes and the stimulus summed over spikes at lags 0 … 8. F = D² + diag(√(i/9)), i = 0 … 8, where D has
+ones on its diagonal and -1 below: the prior dislikes second differences, and the more so the later the lag.
 
 The family is exponential and x is sufficient. For a white-noise stimulus no two spike trains share their x, so that
 
@@ -17,8 +17,8 @@ is all of it, and n observations say what their sum says:
 
 which is strictly concave: one mode. The reference is drawn by NUTS (`nuts_reference.py`).
 
-Reference: "Benchmarking simulation-based inference", Lueckmann, Boelts, Greenberg, Gonçalves and Macke, 2021, whose stimulus, too, is
-the first 100 normal numbers of NumPy's Mersenne twister with the seed 42.
+Reference: "Benchmarking simulation-based inference", Lueckmann, Boelts, Greenberg, Gonçalves and Macke, 2021, whose
+stimulus, too, is the first 100 normal numbers of NumPy's Mersenne twister with the seed 42.
 """
 
 import jax
@@ -32,7 +32,7 @@ from scorefold.simulation.batched import Batched
 from scorefold.tasks import nuts_reference as nuts
 from scorefold.tasks import stored
 from scorefold.tasks.task import Task, checked
-from scorefold.types import Float, Key, Observation, Scalar, Theta
+from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 
 VERSION = 1
 """Of the task's posterior; stored draws of another version are not used."""
@@ -66,8 +66,8 @@ ROOT = np.linalg.cholesky(prior_covariance())
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
     """One observation: the sufficient statistics of 100 bins."""
-    spikes = jax.random.bernoulli(key, jax.nn.sigmoid(jnp.matmul(V, theta, precision=PRECISION)))
-    return jnp.matmul(spikes.astype(theta.dtype), jnp.asarray(V, theta.dtype), precision=PRECISION)
+    spikes = jax.random.bernoulli(key, jax.nn.sigmoid(_times(V, theta)))
+    return _times(V.T, spikes.astype(theta.dtype))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "10"], rng: np.random.Generator) -> Float[np.ndarray, "10"]:
@@ -77,22 +77,26 @@ def numpy_simulator(theta: Float[np.ndarray, "10"], rng: np.random.Generator) ->
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log of the probability of x."""
-    return jnp.sum(theta * x) - jnp.sum(jax.nn.softplus(jnp.matmul(V, theta, precision=PRECISION)))
+    return jnp.sum(theta * x) - jnp.sum(jax.nn.softplus(_times(V, theta)))
+
+
+def _times(matrix: np.ndarray, vector: Float[Array, "columns"]) -> Float[Array, "rows"]:
+    """The product, in the vector's precision."""
+    return jnp.matmul(jnp.asarray(matrix, vector.dtype), vector, precision=PRECISION)
 
 
 def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
     """In the N(0, I) space, up to a constant, given n and the mean of the observations."""
     n, mean = data
-    return n * log_likelihood(jnp.matmul(ROOT, u, precision=PRECISION), mean) - jnp.sum(u**2) / 2
+    return n * log_likelihood(_times(ROOT, u), mean) - jnp.sum(u**2) / 2
 
 
 def statistics(x_obs: np.ndarray) -> nuts.Data:
     """n and the mean of the observations."""
     x = checked(x_obs, DIM)
     if x[:, 0].min() < 0 or x[:, 0].max() > BINS:
-        raise ScorefoldError(
-            f"expected between 0 and {BINS} spikes in the first column; got {x[:, 0].min():g} to {x[:, 0].max():g}."
-        )
+        spikes = f"{x[:, 0].min():g} to {x[:, 0].max():g}"
+        raise ScorefoldError(f"expected between 0 and {BINS} spikes in the first column; got {spikes}.")
     return np.array(float(len(x))), x.mean(0)
 
 

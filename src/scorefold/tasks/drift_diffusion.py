@@ -1,26 +1,28 @@
 """Drift diffusion: the time and the outcome of a decision between two, in four dimensions.
 
-Evidence starts at a w between two boundaries, 0 and a, and moves by dx = v dt + dB until it meets one of them, at time T:
+Evidence starts at a w between two boundaries, 0 and a, and moves by dx = v dt + dB until it meets one of them, at time
+T:
 
     v ~ U(-4, 4),   a ~ U(0.5, 2.5),   w ~ U(0.3, 0.7),   t0 ~ U(0.1, 0.6);
     x = (t0 + T, 1 if it was the upper boundary, otherwise 0)
 
-are the drift, the boundary separation, the relative start (bias), the non-decision time, and one reaction time in seconds with the
-choice. `first_passage.py` has the density of (T, choice), whose product over the trials is the likelihood: zero where t0 is
-above the shortest reaction time.
+are the drift, the boundary separation, the relative start (bias), the non-decision time, and one reaction time in
+seconds with the choice. `first_passage.py` has the density of (T, choice), whose product over the trials is the
+likelihood: zero where t0 is above the shortest reaction time.
 
-Two simulators, exact both, share nothing. The batched one inverts the distribution function of T. The other one walks: from the
-middle of (z-b, z+b), with b the distance to the nearer boundary, the path leaves above with probability 1 / (1 + e^{-2vb}), and,
-independently of that, after b² J, where J has the density ∝ e^{-(vb)²j/2} times that of a Brownian path's first exit from
-(-1, 1). Either this was the boundary, or the walk goes on from there. J is drawn by Devroye's method of alternating series.
+Two simulators, exact both, share nothing. The batched one inverts the distribution function of T. The other one walks:
+from the middle of (z-b, z+b), with b the distance to the nearer boundary, the path leaves above with probability 1 / (1
++ e^{-2vb}), and, independently of that, after b² J, where J has the density ∝ e^{-(vb)²j/2} times that of a Brownian
+path's first exit from (-1, 1). Either this was the boundary, or the walk goes on from there. J is drawn by Devroye's
+method of alternating series.
 
-The reference is drawn by NUTS (`nuts_reference.py`). Beyond the shortest reaction time the posterior of t0 is zero, so that its prior
-may be cut there, at h; up to h it is smooth, because the density of T vanishes at 0 faster than any power: as e^{-c/(h - t0)}. In
-the coordinate u with t0 = 0.1 + (h - 0.1) / (1 + e^{-u}) this is a slope of -c eᵘ, which NUTS can follow. (With Φ(u) in place of
-the logistic function it is c e^{u²/2}, and chains diverge.)
+The reference is drawn by NUTS (`nuts_reference.py`). Beyond the shortest reaction time the posterior of t0 is zero, so
+that its prior may be cut there, at h; up to h it is smooth, because the density of T vanishes at 0 faster than any
+power: as e^{-c/(h - t0)}. In the coordinate u with t0 = 0.1 + (h - 0.1) / (1 + e^{-u}) this is a slope of -c eᵘ, which
+NUTS can follow. (With Φ(u) in place of the logistic function it is c e^{u²/2}, and chains diverge.)
 
-References: "A theory of memory retrieval", Ratcliff, 1978; "Bayesian inference for logistic models using Pólya–Gamma latent
-variables", Polson, Scott and Windle, 2013, for J.
+References: "A theory of memory retrieval", Ratcliff, 1978; "Bayesian inference for logistic models using Pólya–Gamma
+latent variables", Polson, Scott and Windle, 2013, for J.
 """
 
 import itertools
@@ -118,7 +120,8 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
     """In the coordinates u, up to a constant, given the trials, which of them are real, and the prior's upper end."""
     x, real, high = data
-    theta = LOW + (high - LOW) * jnp.append(jax.scipy.special.ndtr(u[:3]), jax.nn.sigmoid(u[3]))
+    low = jnp.asarray(LOW, u.dtype)
+    theta = low + (high - low) * jnp.append(jax.scipy.special.ndtr(u[:3]), jax.nn.sigmoid(u[3]))
     each = jax.vmap(log_likelihood, in_axes=(None, 0))(theta, x)
     log_prior = jax.nn.log_sigmoid(u[3]) + jax.nn.log_sigmoid(-u[3]) - jnp.sum(u[:3] ** 2) / 2
     return jnp.sum(jnp.where(real > 0, each, 0.0)) + log_prior

@@ -1,7 +1,7 @@
 """When and where a diffusion between two boundaries first meets one.
 
-x(0) = a w, dx = v dt + dB, absorbed at 0 (lower) and at a (upper). In units of a², τ = t/a² and μ = |v| a, the time of those
-that end below has, whatever the sign of v, the density
+x(0) = a w, dx = v dt + dB, absorbed at 0 (lower) and at a (upper). In units of a², τ = t/a² and μ = |v| a, the time of
+those that end below has, whatever the sign of v, the density
 
     e^{-μ²τ/2} f(τ|w) / Z,   Z = sinh(μ(1-w)) / sinh μ,
 
@@ -10,23 +10,24 @@ and P(lower) = e^{-v a w} Z. Above, v and w become -v and 1-w. Without drift the
     f(τ|w) = (2πτ³)^{-1/2} Σ_k (w+2k) e^{-(w+2k)²/2τ}   (images; quick for small τ)
            = π Σ_{k≥1} k sin(kπw) e^{-k²π²τ/2}             (modes; quick for large τ).
 
-With the first up to τ = ½ and the second beyond, |k| ≤ 3 and k ≤ 4 leave less than 10⁻¹¹ of f, for w up to 0.9. The leading term is
-taken out of each as a logarithm, so that log f holds for any τ > 0. Integrated term by term with e^{-μ²τ/2} they are
+With the first up to τ = ½ and the second beyond, |k| ≤ 3 and k ≤ 4 leave less than 10⁻¹¹ of f, for w up to 0.9. The
+leading term is taken out of each as a logarithm, so that log f holds for any τ > 0. Integrated term by term with
+e^{-μ²τ/2} they are
 
     P(T ≤ τ) Z = Σ_k sgn(w+2k) [e^{-bμ} Φ((μτ-b)/√τ) + e^{bμ} Φ(-(μτ+b)/√τ)],   b = |w+2k|,
     P(T > τ) Z = Σ_{k≥1} 2πk sin(kπw) e^{-(μ²+k²π²)τ/2} / (μ²+k²π²),
 
 which a draw inverts.
 
-References: "Fast and accurate calculations for first-passage times in Wiener diffusion models", Navarro and Fuss, 2009; "The theory
-of stochastic processes", Cox and Miller, 1965, for the series.
+References: "Fast and accurate calculations for first-passage times in Wiener diffusion models", Navarro and Fuss, 2009;
+"The theory of stochastic processes", Cox and Miller, 1965, for the series.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.types import Array, Count, Float, Key, Scalar
+from scorefold.types import Array, Count, Key, Scalar
 
 SWITCH = 0.5
 """The τ between the series."""
@@ -55,12 +56,14 @@ def log_driftless(tau: Scalar, w: Scalar) -> Scalar:
 
 def _log_images(tau: Scalar, w: Scalar) -> Scalar:
     # (w+2k)² - w² = 4k(k+w): the leading term, k = 0, is taken out.
-    total = jnp.sum((w + 2 * IMAGES) * jnp.exp(-2 * IMAGES * (IMAGES + w) / tau))
+    k = jnp.asarray(IMAGES, tau.dtype)
+    total = jnp.sum((w + 2 * k) * jnp.exp(-2 * k * (k + w) / tau))
     return jnp.log(total) - w**2 / (2 * tau) - 1.5 * jnp.log(tau) - np.log(2 * np.pi) / 2
 
 
 def _log_modes(tau: Scalar, w: Scalar) -> Scalar:
-    total = jnp.sum(MODES * jnp.sin(MODES * np.pi * w) * jnp.exp(-(MODES**2 - 1) * np.pi**2 * tau / 2))
+    k = jnp.asarray(MODES, tau.dtype)
+    total = jnp.sum(k * jnp.sin(k * np.pi * w) * jnp.exp(-(k**2 - 1) * np.pi**2 * tau / 2))
     return jnp.log(total) - np.pi**2 * tau / 2 + np.log(np.pi)
 
 
@@ -98,10 +101,11 @@ def _time_at(part: Scalar, mu: Scalar, w: Scalar) -> Scalar:
 
 def _sooner(tau: Scalar, mu: Scalar, w: Scalar) -> Scalar:
     """P(T ≤ τ) Z, for τ ≤ ½."""
-    b, root = jnp.abs(w + 2 * IMAGES), jnp.sqrt(tau)
+    image, root = w + 2 * jnp.asarray(IMAGES, tau.dtype), jnp.sqrt(tau)
+    b = jnp.abs(image)
     towards = jnp.exp(jax.scipy.special.log_ndtr((mu * tau - b) / root) - b * mu)
     away = jnp.exp(jax.scipy.special.log_ndtr(-(mu * tau + b) / root) + b * mu)
-    return jnp.sum(jnp.sign(w + 2 * IMAGES) * (towards + away))
+    return jnp.sum(jnp.sign(image) * (towards + away))
 
 
 def _later(tau: Scalar, mu: Scalar, w: Scalar) -> Scalar:

@@ -2,15 +2,16 @@
 
     θ ~ U(-10, 10)¹⁰,   x | θ ~ ½ N(θ, 2.25 Σ) + ½ N(θ, Σ/9),   Σ = diag(0.6 … 1.4),
 
-the likelihood of `mixture.py` under a prior that says nothing but where the box is. Write z_j for the component of x_j and s_z
-for its factor. Given all n of them, with Λ_z = Σ⁻¹ Σ_j 1/s_{z_j} and μ_z = Λ_z⁻¹ Σ⁻¹ Σ_j x_j / s_{z_j},
+the likelihood of `mixture.py` under a prior that says nothing but where the box is. Write z_j for the component of x_j
+and s_z for its factor. Given all n of them, with Λ_z = Σ⁻¹ Σ_j 1/s_{z_j} and μ_z = Λ_z⁻¹ Σ⁻¹ Σ_j x_j / s_{z_j},
 
     θ | z, x ~ N(μ_z, Λ_z⁻¹) cut to the box,
     p(z|x) ∝ |Λ_z|^{-1/2} ∏_j s_{z_j}^{-5} exp(½ μ_zᵀ Λ_z μ_z - ½ Σ_j |x_j|² / s_{z_j}) P_z,
 
-where |x|² is xᵀ Σ⁻¹ x and P_z the mass of N(μ_z, Λ_z⁻¹) in the box, a product over the dimensions. Up to n = 16 all 2ⁿ arrangements are
-written out and drawn from, which is exact. Beyond, every draw is the end of its own Gibbs chain, z | θ, x then θ | z, x, from
-a start as if every component were wide; `mixture.py` says why not before, and why that is enough.
+where |x|² is xᵀ Σ⁻¹ x and P_z the mass of N(μ_z, Λ_z⁻¹) in the box, a product over the dimensions. Up to n = 16 all 2ⁿ
+arrangements are written out and drawn from, which is exact. Beyond, every draw is the end of its own Gibbs chain, z |
+θ, x then θ | z, x, from a start as if every component were wide; `mixture.py` says why not before, and why that is
+enough.
 
 Reference: "Compositional score modeling for simulation-based inference", Geffner, Papamakarios and Mnih, 2023, for the
 likelihood.

@@ -55,7 +55,10 @@ class Chains(NamedTuple):
 
 
 def draw(log_density: LogDensity, data: Data, dim: int, draws: int, seeds: list[int], stretch: int = 1) -> list[Chains]:
-    """Draws of u for every data set; `data` holds them stacked, and each has its seed. `stretch` times as long where chains mix slowly."""
+    """Draws of u for every data set; `data` holds them stacked, and each has its seed.
+
+    Chains are `stretch` times as long as usual, for posteriors in which they mix slowly.
+    """
     found: list[Chains | None] = [None] * len(seeds)
     for attempt, target in enumerate(TARGETS):
         missing = [i for i, chains in enumerate(found) if chains is None or not chains.good(draws)]

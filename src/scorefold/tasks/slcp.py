@@ -3,22 +3,24 @@
     θ ~ U(-3, 3)⁵,   x = 4 points ~ N(m, C),   m = (θ_1, θ_2),
     C_11 = s_1², C_22 = s_2², C_12 = ρ s_1 s_2   with s_1 = θ_3², s_2 = θ_4², ρ = tanh θ_5.
 
-A simple likelihood, but a complex posterior. θ_3 and θ_4 enter through their squares and have even priors, so that for any
-observations the posterior is the same in all four quadrants of (θ_3, θ_4): four equal modes of weight ¼ each.
+A simple likelihood, but a complex posterior. θ_3 and θ_4 enter through their squares and have even priors, so that for
+any observations the posterior is the same in all four quadrants of (θ_3, θ_4): four equal modes of weight ¼ each.
 
-The reference is exact. n observations are N = 4n points, with mean x̄ and scatter matrix S = Σ (x - x̄)(x - x̄)ᵀ. Given C,
-m ~ N(x̄, C/N) cut to the box. With m integrated out, but for that cut, the likelihood of C is |C|^{-(N-1)/2} e^{-tr(C⁻¹S)/2}.
-The flat prior of θ_3 … θ_5 is, up to a constant, the density s_1^{-1/2} s_2^{-1/2} (1-ρ²)⁻¹ of (s_1, s_2, ρ), and as
-dC_11 dC_12 dC_22 = 4 s_1² s_2² ds_1 ds_2 dρ, the density of C is
+The reference is exact. n observations are N = 4n points, with mean x̄ and scatter matrix S = Σ (x - x̄)(x - x̄)ᵀ. Given
+C, m ~ N(x̄, C/N) cut to the box. With m integrated out, but for that cut, the likelihood of C is |C|^{-(N-1)/2}
+e^{-tr(C⁻¹S)/2}. The flat prior of θ_3 … θ_5 is, up to a constant, the density s_1^{-1/2} s_2^{-1/2} (1-ρ²)⁻¹ of (s_1,
+s_2, ρ), and as dC_11 dC_12 dC_22 = 4 s_1² s_2² ds_1 ds_2 dρ, the density of C is
 
     (s_1 s_2)^{-5/2} (1-ρ²)⁻¹ = |C|^{-5/4} (1-ρ²)^{1/4}.
 
-So p(C|x) is an inverse Wishart density with N - 3/2 degrees of freedom and scale S, times (1-ρ²)^{1/4} ≤ 1, cut to the box.
-Draw C from the first, keep it with probability (1-ρ²)^{1/4}, draw m from N(x̄, C/N), keep both if θ lies in the box, and
-toss a coin for the sign of θ_3 and one for that of θ_4. These are independent draws for any n, and no step is approximate.
+So p(C|x) is an inverse Wishart density with N - 3/2 degrees of freedom and scale S, times (1-ρ²)^{1/4} ≤ 1, cut to the
+box. Draw C from the first, keep it with probability (1-ρ²)^{1/4}, draw m from N(x̄, C/N), keep both if θ lies in the
+box, and toss a coin for the sign of θ_3 and one for that of θ_4. These are independent draws for any n, and no step is
+approximate.
 
-Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019; "Benchmarking simulation-based inference",
-Lueckmann, Boelts, Greenberg, Gonçalves and Macke, 2021, which adds 10⁻⁶ to C_11 and C_22; here nothing is added.
+Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019; "Benchmarking simulation-based
+inference", Lueckmann, Boelts, Greenberg, Gonçalves and Macke, 2021, which adds 10⁻⁶ to C_11 and C_22; here nothing is
+added.
 """
 
 import jax
@@ -81,8 +83,8 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     while missing > 0:
         if proposals > PATIENCE:
             raise ScorefoldError(
-                f"expected observations that some θ in [-3, 3]⁵ can have led to; got points around ({mean[0]:.3g}, {mean[1]:.3g}), "
-                f"for which {proposals:,} proposals left {draws - missing} draws."
+                f"expected observations that some θ in [-3, 3]⁵ can have led to; got points around ({mean[0]:.3g}, "
+                f"{mean[1]:.3g}), for which {proposals:,} proposals left {draws - missing} draws."
             )
         count = int(np.clip(count, FEWEST_PROPOSALS, MOST_PROPOSALS))
         accepted.append(propose(mean, root, len(points), count, rng))

@@ -9,16 +9,16 @@ With q = x - (¼, 0) - w, which has length ρ, polar coordinates give
 
 (A radius below zero, with a probability of 10⁻²³, would be on the other side of it, and is left out.)
 
-θ enters through w alone. The reflection θ_1, θ_2 ↦ -θ_2, -θ_1 leaves w and the prior as they are: for any observations the
-posterior consists of two mirror images of weight ½ each, which touch where θ_1 + θ_2 = 0. The reference draws w, uniform
-over the triangle |w_2| ≤ √2 + w_1, w_1 ≤ 0 before it sees data, and then takes either θ by the toss of a coin.
+θ enters through w alone. The reflection θ_1, θ_2 ↦ -θ_2, -θ_1 leaves w and the prior as they are: for any observations
+the posterior consists of two mirror images of weight ½ each, which touch where θ_1 + θ_2 = 0. The reference draws w,
+uniform over the triangle |w_2| ≤ √2 + w_1, w_1 ≤ 0 before it sees data, and then takes either θ by the toss of a coin.
 
 With y_j = x_j - (¼, 0), all q_j are on their side of the edge if w_1 < min_j y_j1, and there log p(w|x_1 … x_n) is
 
     ℓ(w) = Σ_j h(|y_j - w|),   h(ρ) = -(ρ - 0.1)² / (2 · 0.01²) - log ρ,
 
-drawn from under an envelope (`envelope.py`), exactly. It needs a bound over a box of w. With ρ_j between l_j and m_j there, ℓ
-is at most
+drawn from under an envelope (`envelope.py`), exactly. It needs a bound over a box of w. With ρ_j between l_j and m_j
+there, ℓ is at most
 
     Σ_j h(ρ° clipped to [l_j, m_j]),   ρ° = 0.05 + √(0.05² - 0.01²) the maximum of h,
 
@@ -26,8 +26,9 @@ which is good for large boxes, and by Taylor's theorem, around the box's centre 
 
     ℓ(c) + |∂_1 ℓ(c)| d_1 + |∂_2 ℓ(c)| d_2 + ½ |d|² max(0, Σ_j h'(l_j) / l_j),
 
-good for small ones whatever n: the second derivatives of h(|y - w|) are h''(ρ) along y - w and h'(ρ) / ρ across; for ρ > 0.01
-the second is the larger, and it falls with ρ. Radii below 0.01, of probability 10⁻¹⁹, are left out of the reference.
+good for small ones whatever n: the second derivatives of h(|y - w|) are h''(ρ) along y - w and h'(ρ) / ρ across; for ρ
+> 0.01 the second is the larger, and it falls with ρ. Radii below 0.01, of probability 10⁻¹⁹, are left out of the
+reference.
 
 Reference: "Automatic posterior transformation for likelihood-free inference", Greenberg, Nonnenmacher and Macke, 2019;
 "Benchmarking simulation-based inference", Lueckmann, Boelts, Greenberg, Gonçalves and Macke, 2021.
@@ -83,10 +84,11 @@ def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log p(x|θ); -∞ beyond the half-moon's edge."""
-    q = x - OFFSET - place(theta)
+    q = x - jnp.asarray(OFFSET, x.dtype) - place(theta)
     inside = q[0] > 0
     rho = jnp.hypot(jnp.where(inside, q[0], 1.0), q[1])
-    return jnp.where(inside, jax.scipy.stats.norm.logpdf(rho, RADIUS, SPREAD) - jnp.log(np.pi * rho), -jnp.inf)
+    log_p = -(((rho - RADIUS) / SPREAD) ** 2) / 2 - jnp.log(rho) - np.log(np.pi * np.sqrt(2 * np.pi) * SPREAD)
+    return jnp.where(inside, log_p, -jnp.inf)
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
