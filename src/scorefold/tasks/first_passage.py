@@ -110,5 +110,6 @@ def _sooner(tau: Scalar, mu: Scalar, w: Scalar) -> Scalar:
 
 def _later(tau: Scalar, mu: Scalar, w: Scalar) -> Scalar:
     """P(T > τ) Z, for τ ≥ ½."""
-    rate: Float[Array, modes] = mu**2 + MODES**2 * np.pi**2
-    return jnp.sum(2 * np.pi * MODES * jnp.sin(MODES * np.pi * w) * jnp.exp(-rate * tau / 2) / rate)
+    k = jnp.asarray(MODES, tau.dtype)
+    rate = mu**2 + k**2 * np.pi**2
+    return jnp.sum(2 * np.pi * k * jnp.sin(k * np.pi * w) * jnp.exp(-rate * tau / 2) / rate)

@@ -76,8 +76,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     points, rng = checked(x_obs, 2 * POINTS).reshape(-1, 2), stream(seed, "reference")
     mean = points.mean(0)
     scatter = (points - mean).T @ (points - mean)
-    correlation2 = scatter[0, 1] ** 2 / max(scatter[0, 0] * scatter[1, 1], np.finfo(float).tiny)
-    if not correlation2 < 1 - 1e-12:
+    if scatter[0, 1] ** 2 >= (1 - 1e-12) * scatter[0, 0] * scatter[1, 1]:
         raise ScorefoldError(f"expected points that are not all on one line; got the scatter matrix {scatter.tolist()}.")
     root, accepted, proposals, missing, count = np.linalg.cholesky(scatter), [], 0, draws, 2 * draws
     while missing > 0:

@@ -94,12 +94,12 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
     """Independent draws by rejection under the envelope, each on either side by the toss of a coin."""
     posterior, rng = Posterior(checked(x_obs, 2) - OFFSET), stream(seed, "reference")
-    low, high = np.array([-np.sqrt(2), -np.sqrt(2)]), np.array([min(0.0, posterior.y[:, 0].min()), np.sqrt(2)])
-    if high[0] <= low[0]:
+    edge = min(0.0, posterior.y[:, 0].min())
+    if edge <= -np.sqrt(2):
         raise _impossible(posterior.y)
+    # What the edge leaves of the triangle has its corner at (-√2, 0), and fills half of this box.
+    low, high = np.array([-np.sqrt(2), -np.sqrt(2) - edge]), np.array([edge, np.sqrt(2) + edge])
     start = envelope.grid(posterior.log_density, posterior.upper_bound, low, high, COARSEST)
-    if not np.isfinite(start.centre).any():
-        raise _impossible(posterior.y)
     w = envelope.draw(posterior.log_density, posterior.upper_bound, start, draws, rng)
     along = -w[:, 0] * rng.choice([-1.0, 1.0], size=draws)
     return np.clip(np.column_stack([along - w[:, 1], along + w[:, 1]]) / np.sqrt(2), -1, 1)
