@@ -1,9 +1,9 @@
 """SLCP, two moons and the mixture with a flat prior: each reference against a second way to the same posterior.
 
-SLCP's inverse Wishart draws against importance sampling in θ, two moons' envelope against sums over a grid of θ, the mixture's
-arrangements against importance sampling and its chains against the arrangements. That true parameters rank like draws, the
-third way, is in `test_tasks.py`. On fresh seeds about 120 means fail beyond 5.5 standard errors, 4 times in 10⁸ each, and about 65
-p-values below 10⁻⁶: together they would fail falsely once in 14,000.
+SLCP's inverse Wishart draws against importance sampling in θ, two moons' envelope against sums over a grid of θ, the
+mixture's arrangements against importance sampling and its chains against the arrangements. That true parameters rank
+like draws, the third way, is in `test_tasks.py`. On fresh seeds about 120 means fail beyond 5.5 standard errors, 4
+times in 10⁸ each, and about 65 p-values below 10⁻⁶: together they would fail falsely once in 14,000.
 """
 
 import importance
