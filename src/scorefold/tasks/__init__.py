@@ -3,7 +3,20 @@
 from functools import cache
 
 from scorefold.errors import ScorefoldError, closest
-from scorefold.tasks import bimodal, correlated, gaussian, lotka_volterra, mixture, sir, weinberg
+from scorefold.tasks import (
+    bernoulli_glm,
+    bimodal,
+    correlated,
+    drift_diffusion,
+    gaussian,
+    lotka_volterra,
+    mixture,
+    mixture_uniform,
+    sir,
+    slcp,
+    two_moons,
+    weinberg,
+)
 from scorefold.tasks.task import Task
 
 TASKS = {
@@ -14,6 +27,11 @@ TASKS = {
     "sir": sir.task,
     "lotka_volterra": lotka_volterra.task,
     "weinberg": weinberg.task,
+    "slcp": slcp.task,
+    "two_moons": two_moons.task,
+    "mixture_uniform": mixture_uniform.task,
+    "bernoulli_glm": bernoulli_glm.task,
+    "drift_diffusion": drift_diffusion.task,
 }
 
 

@@ -29,10 +29,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from scipy import stats
-from scipy.special import log_ndtr, ndtri_exp
 
 from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
+from scorefold.tasks import cut_normal
 from scorefold.tasks.task import Task, checked, stream
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 
@@ -151,14 +151,13 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     p = np.exp(log_p - log_p.max())
     mass = np.concatenate([[0.0], np.cumsum(p[1:] + p[:-1])])
     m = mean - a * np.interp(rng.uniform(size=draws), mass / mass[-1], z)[:, None]
-    return np.clip(m + b * _cut_normal((-1 - m) / b, (1 - m) / b, rng.uniform(size=m.shape)), -1, 1)
+    return np.clip(m + b * cut_normal.quantile((-1 - m) / b, (1 - m) / b, rng.uniform(size=m.shape)), -1, 1)
 
 
 def log_factor(z: Float[np.ndarray, "grid"], mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.ndarray, "grid"]:
     """log p(z|x̄) up to a constant."""
     m = mean - a * z[:, None]
-    low, high, _ = _below((-1 - m) / b, (1 - m) / b)
-    return np.sum(log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high))), axis=1) - z**2 / 2
+    return np.sum(cut_normal.log_mass((-1 - m) / b, (1 - m) / b), axis=1) - z**2 / 2
 
 
 def _grid_of_z(mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.ndarray, "grid"]:
@@ -170,19 +169,6 @@ def _grid_of_z(mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.n
         coarse = centre + np.linspace(-half, half, 101)
         centre, half = coarse[log_factor(coarse, mean, a, b).argmax()], half / 50
     return centre + np.arange(-GRID_REACH, GRID_REACH, GRID_STEP)
-
-
-def _below(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The interval mirrored to where most of it is below 0 and log Φ keeps its digits, and the sign that does it."""
-    mirrored = low + high > 0
-    return np.where(mirrored, -high, low), np.where(mirrored, -low, high), np.where(mirrored, -1.0, 1.0)
-
-
-def _cut_normal(low: np.ndarray, high: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """The quantiles at `part` of N(0, 1) cut to (low, high), by logarithms so that no tail underflows."""
-    low, high, sign = _below(low, high)
-    log_mass = np.logaddexp(log_ndtr(low) + np.log1p(-part), log_ndtr(high) + np.log(part))
-    return sign * ndtri_exp(log_mass)
 
 
 def task() -> Task:

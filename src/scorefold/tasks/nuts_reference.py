@@ -54,14 +54,17 @@ class Chains(NamedTuple):
         return self.r_hat < R_HAT and self.ess > max(ESS, draws) and self.divergences == 0
 
 
-def draw(log_density: LogDensity, data: Data, dim: int, draws: int, seeds: list[int]) -> list[Chains]:
-    """Draws of u for every data set; `data` holds them stacked, and each has its seed."""
+def draw(log_density: LogDensity, data: Data, dim: int, draws: int, seeds: list[int], stretch: int = 1) -> list[Chains]:
+    """Draws of u for every data set; `data` holds them stacked, and each has its seed.
+
+    Chains are `stretch` times as long as usual, for posteriors in which they mix slowly.
+    """
     found: list[Chains | None] = [None] * len(seeds)
     for attempt, target in enumerate(TARGETS):
         missing = [i for i, chains in enumerate(found) if chains is None or not chains.good(draws)]
         if not missing:
             break
-        length = max(int(0.7 * draws), SHORTEST) * 2**attempt
+        length = max(int(0.7 * draws), SHORTEST) * stretch * 2**attempt
         with jax.enable_x64(True):
             keys = jnp.stack([_key(jax.tree.map(itemgetter(i), data), seeds[i], attempt) for i in missing])
             some = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[jnp.array(missing)], data)  # noqa: B023

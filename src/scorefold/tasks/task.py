@@ -46,7 +46,7 @@ class Task:
     reference: Callable[[np.ndarray, int, int], np.ndarray]
     """(x_obs (n, x), draws, seed) to exact, independent posterior draws (draws, dim)."""
     reference_kind: str
-    """How the reference is drawn, in a word: conjugate, Gibbs, grid or NUTS."""
+    """How the reference is drawn, in a word: conjugate, rejection, Gibbs, grid or NUTS."""
     numpy_simulator: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None = None
     """(θ, rng) to one observation with NumPy and SciPy alone, as a user's own simulator would be; no JAX in the call."""
     series: tuple[Series, ...] = ()

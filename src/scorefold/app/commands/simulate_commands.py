@@ -27,7 +27,8 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
     from scorefold.simulation.simulate import simulate as run
 
     read = known("CONFIG", lambda: files.read(config))
-    prior, simulator, arguments = (known("CONFIG", part) for part in (read.prior, read.simulator, read.arguments))
+    prior, simulator = known("CONFIG", read.prior), known("CONFIG", read.simulator)
+    arguments = known("CONFIG", read.arguments)
     with warnings_shown():
         try:
             sims = run(prior, simulator, **arguments, progress=True)

@@ -32,6 +32,7 @@ def tasks(context: Context) -> None:
     from scorefold import tasks as room
 
     table = Table("task", "parameters", "prior", "observation", "reference", "what it is", box=None, pad_edge=False)
+    table.columns[0].no_wrap = True  # a name must be whole to be typed again
     for name in room.names():
         task = room.get(name)
         prior = task.prior.describe()
