@@ -21,7 +21,7 @@ from scorefold.simulation.run import count_done, run
 from scorefold.simulation.screening import FEWEST_CASES
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.sources.choose import check, source_of
-from scorefold.simulation.store.folder import Folder
+from scorefold.simulation.store.filling import StoreFilling
 from scorefold.simulation.store.memory import Memory
 from scorefold.simulation.workers import Workers, as_workers
 
@@ -84,7 +84,7 @@ def simulate(
     check(simulator, workers)
     calls = plan(prior, int(budget), int(set_size), int(seed))
     _check_cases(calls)
-    place = Memory(calls, prior) if path is None else Folder(path, prior, simulator, calls)
+    place = Memory(calls, prior) if path is None else StoreFilling(path, prior, simulator, calls)
     guard = Guard(workers.max_failures, calls.describe)
     with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
         try:
