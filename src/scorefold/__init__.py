@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scorefold import errors
     from scorefold import sample as samplers
     from scorefold.app import plots
+    from scorefold.diagnostics.compare import compare
     from scorefold.diagnostics.diagnose import diagnose
     from scorefold.methods.abc import ABC
     from scorefold.methods.fit import fit, fit_many
@@ -53,6 +54,7 @@ _HOMES = {
     "Store": "simulation.store.store",
     "Training": "train.training",
     "Workers": "simulation.workers",
+    "compare": "diagnostics.compare",
     "diagnose": "diagnostics.diagnose",
     "fit": "methods.fit",
     "fit_many": "methods.fit",
@@ -75,6 +77,7 @@ __all__ = [
     "Store",
     "Training",
     "Workers",
+    "compare",
     "diagnose",
     "embeddings",
     "errors",

@@ -29,6 +29,8 @@ PENALTIES = np.geomspace(1e-3, 1e5, 33)
 LEAST_FREE = 0.1
 """Share of the data sets that a fit leaves as degrees of freedom, at least."""
 LEAST_SD = 0.01
+FITTED = "fit to the data"
+"""What T is called beside the parameters."""
 
 
 class Scaling(NamedTuple):
@@ -84,6 +86,12 @@ class Prediction(NamedTuple):
         """T(θ, x), each data set's draws against its own observations."""
         e = _psi(self.scaling(theta)) - self.psi[:, None]
         return -np.sum((e @ self.root) ** 2, axis=2) / 2
+
+    def quantity(
+        self, truth: Float[np.ndarray, "datasets dim"], draws: Float[np.ndarray, "datasets draws dim"]
+    ) -> dict[str, tuple[Float[np.ndarray, "datasets"], Float[np.ndarray, "datasets draws"]]]:
+        """T at the truth and at the draws, by its name, as SBC takes it."""
+        return {FITTED: (self.log_density(truth[:, None])[:, 0], self.log_density(draws))}
 
     def points(self, seed: int) -> Float[np.ndarray, "datasets dim"]:
         """A point for each data set near the prediction for it, one residual's length away in a random direction."""

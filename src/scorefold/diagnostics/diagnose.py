@@ -10,23 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from scorefold import settings
 from scorefold.diagnostics.contraction import contraction
 from scorefold.diagnostics.coverage import coverage
-from scorefold.diagnostics.dataset_summaries import Prediction, predict, summaries
+from scorefold.diagnostics.dataset_summaries import predict, summaries
 from scorefold.diagnostics.diagnosis import Diagnosis
 from scorefold.diagnostics.misspecification import FEWEST_SIMULATED
 from scorefold.diagnostics.observed_dataset import Observed, examine
 from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.diagnostics.sbc import Quantity, sbc
 from scorefold.diagnostics.tarp import tarp
-from scorefold.diagnostics.trials import Plan, Trials, run_trials
+from scorefold.diagnostics.trials import Plan, Trials, checked_plan, run_trials
 from scorefold.diagnostics.verdict import verdicts
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior
 from scorefold.simulation.workers import Workers
 
-FITTED = "fit to the data"
 LIKELIHOOD = "log-likelihood"
 PRIOR_DRAWS = 10_000
 """For the prior's variance."""
@@ -89,17 +87,10 @@ def diagnose(
     if not isinstance(posterior, Posterior):
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
     x = None if x_obs is None else posterior.checked(x_obs)
-    plan = _plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
+    plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
     trials = run_trials(posterior, simulator, plan, workers, progress)
     observed = None if x is None else examine(posterior, simulator, x, trials, seed, workers)
     return _tested(posterior, plan, trials, log_likelihood, observed)
-
-
-def _plan(n: int, sims: int, draws: int, seed: int, fewest: int) -> Plan:
-    """The plan, if it is large enough to say anything."""
-    for name, value, least in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED), ("seed", seed, 0)):
-        settings.count(name, value, least)
-    return Plan(n, sims, draws, seed, fewest)
 
 
 def _tested(
@@ -108,7 +99,7 @@ def _tested(
     """Every test over the trials, and what it says in words."""
     names, seed, truth, draws = posterior.prior.names, plan.seed, trials.truth, trials.draws
     prediction = predict(truth, summaries(trials.x))
-    quantity = _likelihood(log_likelihood, trials) if log_likelihood else _fitted(prediction, trials)
+    quantity = _likelihood(log_likelihood, trials) if log_likelihood else prediction.quantity(truth, draws)
     calibration = sbc(truth, draws, names, quantity, seed)
     narrowed = contraction(truth, draws, posterior.prior.sample(PRIOR_DRAWS, 0).var(axis=0))
     return Diagnosis(
@@ -141,11 +132,6 @@ def _settings(posterior: Posterior, plan: Plan) -> dict[str, str | int]:
         trained = {"trained on": f"{made.budget:,} simulator calls", "seed of training": made.seed}
     asked = {"data sets": plan.sims, "observations in each": plan.n, "draws for each": plan.draws, "seed": plan.seed}
     return {"method": type(method).__name__, **chosen, **trained, **asked}
-
-
-def _fitted(prediction: Prediction, trials: Trials) -> dict[str, Quantity]:
-    """How well θ fits what the summaries of the data predict, at the truth and at the draws."""
-    return {FITTED: (prediction.log_density(trials.truth[:, None])[:, 0], prediction.log_density(trials.draws))}
 
 
 def _likelihood(log_likelihood: LogLikelihood, trials: Trials) -> dict[str, Quantity]:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scorefold import settings
+from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
@@ -50,14 +52,33 @@ class Trials(NamedTuple):
     """Of drawing."""
 
 
-def run_trials(
+class DataSets(NamedTuple):
+    """Simulated data sets whose true parameters are known."""
+
+    truth: Float[np.ndarray, "datasets dim"]
+    x: np.ndarray
+    """(data sets, n, *shape)"""
+    failed: int
+    """Left out, since a simulation was not finite."""
+    seed: int
+    """Of the draws given them."""
+
+
+def checked_plan(n: int, sims: int, draws: int, seed: int, fewest: int) -> Plan:
+    """The plan, if it is large enough to say anything; else a ScorefoldError."""
+    for name, value, least in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED), ("seed", seed, 0)):
+        settings.count(name, value, least)
+    return Plan(n, sims, draws, seed, fewest)
+
+
+def simulate_data_sets(
     posterior: Posterior,
     simulator: Callable[..., Any],
     plan: Plan,
     workers: int | Workers | None = None,
     progress: bool = False,
-) -> Trials:
-    """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
+) -> DataSets:
+    """The data sets of a plan, from a posterior's prior and the simulator that it was trained on; `workers` run that."""
     # A seed of its own: with the seed of training, these would be the parameters that were trained on.
     seed = int(np.random.SeedSequence(plan.seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     truth = posterior.prior.sample(plan.sims, seed)
@@ -66,7 +87,18 @@ def run_trials(
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
     simulated = np.isfinite(x.reshape(plan.sims, -1)).all(axis=1)
     _enough(simulated, plan.fewest, "gave finite observations")
-    truth, x = truth[simulated], x[simulated]
+    return DataSets(truth[simulated], x[simulated], int(np.sum(~simulated)), seed)
+
+
+def run_trials(
+    posterior: Posterior,
+    simulator: Callable[..., Any],
+    plan: Plan,
+    workers: int | Workers | None = None,
+    progress: bool = False,
+) -> Trials:
+    """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
+    truth, x, failed, seed = simulate_data_sets(posterior, simulator, plan, workers, progress)
     many = sample_quietly(posterior, x, plan.draws, seed)
     used = ~many.diverged
     _enough(used, plan.fewest, "had draws that did not diverge")
@@ -74,7 +106,7 @@ def run_trials(
         truth=truth[used],
         x=x[used].astype(np.float64).reshape(used.sum(), plan.n, -1),
         draws=many.theta[used],
-        failed=int(np.sum(~simulated)),
+        failed=failed,
         diverged=int(many.diverged.sum()),
         unconverged=int(np.sum(~many.converged & used)),
         seconds=many.seconds,

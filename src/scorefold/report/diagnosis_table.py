@@ -17,17 +17,18 @@ def table(summary: diagnosis_rows.Summary) -> Group:
     words = "".join(f"{one}\n" for one in said if one)
     parts: list[Any] = [
         Text(words, style="bold" if summary["good"] else "bold red"),
-        _grid(diagnosis_rows.QUANTITIES, diagnosis_rows.quantities(summary)),
-        _grid(("\njoint test", "\np", "\n"), diagnosis_rows.tests(summary)),
+        grid(diagnosis_rows.QUANTITIES, diagnosis_rows.quantities(summary)),
+        grid(("\njoint test", "\np", "\n"), diagnosis_rows.tests(summary)),
     ]
     if "observed" in summary:
-        parts.append(_grid(("\nthe observed data set", "\np", "\n"), diagnosis_rows.observed(summary)))
+        parts.append(grid(("\nthe observed data set", "\np", "\n"), diagnosis_rows.observed(summary)))
     return Group(*parts)
 
 
-def _grid(head: Sequence[str], rows: Iterable[Row]) -> Table:
-    grid = Table(*head, box=None, pad_edge=False, header_style="bold")
-    grid.columns[0].no_wrap = True
+def grid(head: Sequence[str], rows: Iterable[Row]) -> Table:
+    """A plain table; words that are bad news are red."""
+    made = Table(*head, box=None, pad_edge=False, header_style="bold")
+    made.columns[0].no_wrap = True
     for row in rows:
-        grid.add_row(*(Text(cell.text, "" if cell.good else "red") if isinstance(cell, Words) else cell for cell in row))
-    return grid
+        made.add_row(*(Text(cell.text, "" if cell.good else "red") if isinstance(cell, Words) else cell for cell in row))
+    return made

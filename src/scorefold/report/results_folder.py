@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from scorefold.report.canvas import save
 
-SUMMARY, DIAGNOSIS, PAGE = "summary.json", "diagnosis.json", "report.html"
+SUMMARY, DIAGNOSIS, COMPARISON, PAGE = "summary.json", "diagnosis.json", "comparison.json", "report.html"
 
 
 def write(

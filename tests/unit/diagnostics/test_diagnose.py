@@ -12,7 +12,8 @@ from exact_posteriors import Analytic, folded, simulator
 from rich.console import Console
 
 import scorefold as sf
-from scorefold.diagnostics.diagnose import FITTED, LIKELIHOOD
+from scorefold.diagnostics.dataset_summaries import FITTED
+from scorefold.diagnostics.diagnose import LIKELIHOOD
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
