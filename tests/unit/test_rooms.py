@@ -114,7 +114,16 @@ def test_files_are_short_and_named_after_what_they_do(path):
     }
 
 
-HELPS = ["--help", "infer --help", "tasks --help", "tasks show --help", "diagnose --help", "fit --help", "bench run --help"]
+HELPS = [
+    "--help",
+    "infer --help",
+    "tasks --help",
+    "tasks show --help",
+    "diagnose --help",
+    "compare --help",
+    "fit --help",
+    "bench run --help",
+]
 
 
 @pytest.mark.parametrize("argument", [*HELPS, "report --help", "demo --help"])

@@ -16,6 +16,7 @@ from scorefold.app import plots
 from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.sliced_wasserstein import sliced_wasserstein
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.fit import fit
 from scorefold.posterior.draws import Draws
@@ -109,6 +110,7 @@ def _measures(theta: np.ndarray, reference: np.ndarray) -> dict[str, float]:
     return {
         "squared MMD": squared_mmd(theta, reference),
         "C2ST": c2st(theta, reference),
+        "sliced Wasserstein": sliced_wasserstein(theta, reference),
         "mean shift, root mean square": float(np.sqrt((shift**2).mean())),
         "mean shift, largest": float(np.abs(shift).max()),
         "sd ratio, mean": float(ratio.mean()),
@@ -142,6 +144,7 @@ def table(result: Result) -> Table:
     grid = Table("draws against the true posterior", "", "perfect", box=None, pad_edge=False, header_style="bold")
     grid.add_row("C2ST (accuracy of telling them apart)", f"{m['C2ST']:.3f}", "0.5")
     grid.add_row("squared MMD", f"{m['squared MMD']:.4f}", "0")
+    grid.add_row("sliced Wasserstein distance, in posterior sd", f"{m['sliced Wasserstein']:.3f}", "near 0")
     grid.add_row(
         "shift of the means, in posterior sd",
         f"{m['mean shift, root mean square']:.2f} (largest {m['mean shift, largest']:.2f})",

@@ -157,9 +157,7 @@ def _named(posteriors: Sequence[Posterior], names: Any) -> dict[str, Posterior]:
     """The posteriors by their names: those given, or their methods', numbered where there are several of one."""
     if names is None:
         kinds = [type(one if one.method is None else one.method).__name__ for one in posteriors]
-        names = [
-            f"{kind} {kinds[: i + 1].count(kind)}" if kinds.count(kind) > 1 else kind for i, kind in enumerate(kinds)
-        ]
+        names = [f"{kind} {kinds[: i + 1].count(kind)}" if kinds.count(kind) > 1 else kind for i, kind in enumerate(kinds)]
     good = isinstance(names, list | tuple) and all(isinstance(name, str) and name.strip() for name in names)
     if not good or len(names) != len(posteriors) or len(set(names)) != len(names):
         raise ScorefoldError(f"expected {len(posteriors)} different names, one for each posterior; got {names!r:.200}")

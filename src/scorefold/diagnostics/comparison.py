@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 QUICKER = 2.0
 """Times as quick that one of several equally good posteriors must be to be taken for its speed."""
+SECONDS_THAT_COUNT = 0.01
+"""For one data set; smaller differences are no reason to take either."""
 
 # The methods import `report` when they are called, so that `sf.compare` works without loading matplotlib.
 
@@ -66,8 +68,8 @@ class Tie(NamedTuple):
 class Comparison:
     """Everything that `sf.compare` found out about several posteriors.
 
-    `print(found.verdict)` says which one to take and why; `found.take` is its name, and `found.tied` are the names of those that
-    the data sets cannot tell from the best one. `found.table()` is for the terminal, `found.summary()` for a file, and
+    `print(found.verdict)` says which one to take and why; `found.take` is its name, and `found.tied` are the names of those
+    that the data sets cannot tell from the best one. `found.table()` is for the terminal, `found.summary()` for a file, and
     `found.write(folder)` leaves a page and the numbers.
     """
 
@@ -125,7 +127,9 @@ class Comparison:
 
         out = Path(out)
         out.mkdir(parents=True, exist_ok=True)
-        results_folder.write(out, results_folder.COMPARISON, {**self.summary(), "about": dict(about or {})}, {}, comparison_page)
+        results_folder.write(
+            out, results_folder.COMPARISON, {**self.summary(), "about": dict(about or {})}, {}, comparison_page
+        )
         return out
 
     def __repr__(self) -> str:
@@ -158,7 +162,7 @@ def choose(tie: Tie) -> tuple[Standing, str]:
             return best, why
     else:
         why = ""
-    if quickest.seconds * QUICKER < best.seconds:
+    if quickest.seconds * QUICKER < best.seconds and best.seconds - quickest.seconds > SECONDS_THAT_COUNT:
         quick = f"it is quicker, {quickest.seconds:.2g} s for a data set against {best.seconds:.2g} s"
         return quickest, f"{why}, and {quick}" if why else quick
     return best, why or "its score is the lowest"
@@ -182,8 +186,8 @@ def words(tie: Tie, behind: Sequence[Standing], refused: Mapping[str, str], used
         said += f" Clearly worse: {listed([one.name for one in behind])}."
     if not chosen.calibrated:
         said += (
-            f" But it is not calibrated (p {written(chosen.p_value)}): sf.diagnose says what is wrong with it. Train it on more "
-            "simulations, or compare it with other methods."
+            f" But it is not calibrated (p {written(chosen.p_value)}): sf.diagnose says what is wrong with it. Train it on "
+            "more simulations, or compare it with other methods."
         )
     if refused:
         said += f" Not compared: {'; '.join(f'{name} ({reason})' for name, reason in refused.items())}"

@@ -3,9 +3,9 @@
     ES(P, θ*) = E|X - θ*| - ½ E|X - X'|,   X and X' independent draws of P
 
 ("Strictly proper scoring rules, prediction, and estimation", Gneiting and Raftery, 2007). Lower is better. It is strictly
-proper: averaged over θ* of a posterior Q, it is lowest for P = Q and for no other P. Draws that are too narrow, too wide, shifted or
-wrong in shape all cost something, and so do calibrated draws that ignore the data. In one dimension it is the continuous
-ranked probability score.
+proper: averaged over θ* of a posterior Q, it is lowest for P = Q and for no other P. Draws that are too narrow, too wide,
+shifted or wrong in shape all cost something, and so do calibrated draws that ignore the data. In one dimension it is the
+continuous ranked probability score.
 
 Both means are taken over the draws, the second over pairs of different ones, so that the estimate is unbiased for any number
 of draws ("Fair scores for ensemble forecasts", Ferro, 2014).

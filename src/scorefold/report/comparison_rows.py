@@ -9,8 +9,8 @@ from scorefold.report.words import observations
 
 COLUMNS = ("posterior", "energy\nscore", "behind\nthe best", "50 %\nholds", "90 %\nholds", "SBC p", "seconds", "")
 READING = (
-    "Lower energy scores are better; they are in posterior sd, and ± is one standard error. Intervals of 50 % and 90 % should hold "
-    "the truth so often. Seconds are for one data set, with the share of compilation."
+    "Lower energy scores are better; they are in posterior sd, and ± is one standard error. Intervals of 50 % and 90 % should "
+    "hold the truth so often. Seconds are for one data set, with the share of compilation."
 )
 
 Summary = Mapping[str, Any]
@@ -32,14 +32,15 @@ def data_sets(summary: Summary) -> str:
 def rows(summary: Summary) -> list[Row]:
     """A row for each posterior, the best first, then those that could not be compared."""
     ordered = sorted(summary["posteriors"].items(), key=lambda item: item[1]["energy score"]["mean"])
-    found: list[Row] = [_row(name, one, summary["tied"]) for name, one in ordered]
+    found: list[Row] = [_row(name, one, summary["tied"], name == summary["take"]) for name, one in ordered]
     blank = [""] * (len(COLUMNS) - 2)
     return found + [[name, *blank, Words("not compared", False)] for name in summary["refused"]]
 
 
-def _row(name: str, one: Mapping[str, Any], tied: list[str]) -> Row:
+def _row(name: str, one: Mapping[str, Any], tied: list[str], taken: bool) -> Row:
     score, behind = one["energy score"], one["behind the best"]
-    said = ["best" if name == tied[0] else "not told from the best" if name in tied else "worse"]
+    place = "best score" if name == tied[0] else "not told from the best" if name in tied else "worse"
+    said = [f"take it: {place}" if taken else place]
     said += [f"{one[word]} {word}" for word in ("diverged", "not converged") if one[word]]
     if not passes(one["p"]):
         said.append("not calibrated")

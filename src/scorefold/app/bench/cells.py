@@ -3,7 +3,8 @@
 Cells that share a training run together: simulate and train once for all seeds of the configuration, then draw for one cell
 after the other, on an accelerator for all data sets of one size together. C2ST trains its classifiers in batches of one fixed
 size, so that a cell's number does not depend on which cells are measured with it. Draws that the sampler itself refuses count
-as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the value of two clouds far apart.
+as wholly wrong: C2ST 1, squared MMD 2 - 2 e^{-1/2}, the value of two clouds far apart. The sliced Wasserstein distance has no
+largest value: for such draws there is none.
 """
 
 import math
@@ -26,6 +27,7 @@ from scorefold.app.bench.setups import configured
 from scorefold.diagnostics.c2st import c2st_many
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.diagnostics.sliced_wasserstein import sliced_wasserstein
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.fit import fit_many
 from scorefold.posterior.posterior import Posterior
@@ -181,12 +183,13 @@ def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
 
 def _measures(one: Drawn, accuracy: float | None) -> dict[str, float | None]:
     if one.theta is None or accuracy is None:
-        return {"c2st": 1.0, "mmd2": MMD2_FAR_APART, "shift": None, "sd_ratio": None}
+        return {"c2st": 1.0, "mmd2": MMD2_FAR_APART, "shift": None, "sd_ratio": None, "sliced_wasserstein": None}
     return {
         "c2st": accuracy,
         "mmd2": _number(squared_mmd(one.theta, one.reference)),
         "shift": _number(np.sqrt((mean_shift(one.theta, one.reference) ** 2).mean())),
         "sd_ratio": _number(sd_ratio(one.theta, one.reference).mean()),
+        "sliced_wasserstein": _number(sliced_wasserstein(one.theta, one.reference)),
     }
 
 

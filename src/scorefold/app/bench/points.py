@@ -17,6 +17,7 @@ METRICS = {
     "c2st": ("C2ST", 0.5),
     "shift": ("shift of the means, posterior sd", 0.0),
     "sd_ratio": ("ratio of the sds", 1.0),
+    "sliced_wasserstein": ("sliced Wasserstein distance, posterior sd", 0.0),
 }
 """What each is called, and its value for a perfect posterior."""
 METHOD_LABELS = {
@@ -73,6 +74,12 @@ def series(record: Record) -> Series:
     """The line a record belongs to."""
     cell = record["cell"]
     return Series(cell["method"], cell["setting"], cell["m"], cell["conservative"], cell["sampler"])
+
+
+def measured(records: Iterable[Record]) -> list[str]:
+    """The metrics that some record has a number for, in the order of METRICS."""
+    found = {name for record in records for name, number in record["measures"].items() if number is not None}
+    return [name for name in METRICS if name in found]
 
 
 def value(record: Record, axis: str) -> Any:

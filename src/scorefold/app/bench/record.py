@@ -37,7 +37,7 @@ class Record(TypedDict, total=False):
     draws: list[list[float | None]]
     """Some of them, of the tasks with a figure that shows draws."""
     measures: dict[str, float | None]
-    """c2st, mmd2, shift and sd_ratio."""
+    """c2st, mmd2, shift, sd_ratio and sliced_wasserstein, which older records do not have."""
     seconds: dict[str, float]
     device: str
 

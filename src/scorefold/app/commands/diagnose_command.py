@@ -1,11 +1,12 @@
 """`scorefold diagnose`: can this posterior be trusted?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scorefold.app.commands.observation_files import read_observations
+from scorefold.app.commands.simulator_source import belongs, source_of
 from scorefold.app.commands.usage import folder, known, warnings_shown
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ def diagnose(
     _check_options(model, config, observations, observe, sims)
     chosen = known("--task", lambda: room.get(task))
     known("--method", lambda: methods.get(method))
-    source, console = _source(chosen, config), Console()
+    source, console = source_of(chosen, config), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
     folder(out)
     shown = console.is_terminal
     with warnings_shown():
         posterior = load(model) if model else _train(chosen, method, budget, n, seed, shown)
-        _belongs(posterior, source.names, "--config" if config else "--task")
+        belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
         n = n if x_obs is None else len(posterior.checked(x_obs))
         console.print(f"[bold]{source.title}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
@@ -63,16 +64,6 @@ def diagnose(
     console.print(f"\nThe page is {out / 'report.html'}; its figures and a summary are beside it.", soft_wrap=True)
 
 
-class Source(NamedTuple):
-    """Where simulations come from."""
-
-    title: str
-    names: tuple[str, ...]
-    """Of the parameters."""
-    simulator: Any
-    log_likelihood: Any
-
-
 def _check_options(model: Path | None, config: Path | None, observations: Path | None, observe: int | None, sims: int) -> None:
     """Options that do not go together are wrong usage."""
     from scorefold.diagnostics.misspecification import FEWEST_SIMULATED
@@ -84,26 +75,6 @@ def _check_options(model: Path | None, config: Path | None, observations: Path |
     if (observations or observe is not None) and sims < FEWEST_SIMULATED:
         raise typer.BadParameter(
             f"expected {FEWEST_SIMULATED} or more with an observed data set; got {sims}", param_hint="--sims"
-        )
-
-
-def _source(task: "Task", config: Path | None) -> Source:
-    from scorefold.app import config as files
-
-    if config is None:
-        return Source(task.title, task.prior.names, task.simulator, task.log_likelihood)
-    own = known("--config", lambda: files.read(config))
-    names, simulator = known("--config", own.prior).names, known("--config", own.simulator)
-    return Source(f"{own.function} of {config}", names, simulator, None)
-
-
-def _belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None:
-    """A simulator other than the one that the model was trained on is wrong usage."""
-    if posterior.prior.names != names:
-        raise typer.BadParameter(
-            f"expected the simulator that the model was trained on, with parameters {', '.join(posterior.prior.names)}; got "
-            f"one with {', '.join(names)}. Name it with --task or --config.",
-            param_hint=option,
         )
 
 

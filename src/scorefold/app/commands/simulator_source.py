@@ -1,0 +1,43 @@
+"""Whose simulator a command uses on saved posteriors: that of a task or of a TOML file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from scorefold.app.commands.usage import known
+
+if TYPE_CHECKING:
+    from scorefold.posterior.posterior import Posterior
+    from scorefold.tasks.task import Task
+
+
+class Source(NamedTuple):
+    """Where simulations come from."""
+
+    title: str
+    names: tuple[str, ...]
+    """Of the parameters."""
+    simulator: Any
+    log_likelihood: Any
+
+
+def source_of(task: "Task", config: Path | None) -> Source:
+    """The simulator of a TOML file if there is one, else the task's."""
+    from scorefold.app import config as files
+
+    if config is None:
+        return Source(task.title, task.prior.names, task.simulator, task.log_likelihood)
+    own = known("--config", lambda: files.read(config))
+    names, simulator = known("--config", own.prior).names, known("--config", own.simulator)
+    return Source(f"{own.function} of {config}", names, simulator, None)
+
+
+def belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None:
+    """A simulator other than the one that the model was trained on is wrong usage."""
+    if posterior.prior.names != names:
+        raise typer.BadParameter(
+            f"expected the simulator that the model was trained on, with parameters {', '.join(posterior.prior.names)}; got "
+            f"one with {', '.join(names)}. Name it with --task or --config.",
+            param_hint=option,
+        )
