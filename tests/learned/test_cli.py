@@ -124,7 +124,7 @@ def test_infer_summary(written):
     summary = json.loads((out / "summary.json").read_text(), parse_constant=pytest.fail)
     asked = {"task": "gaussian", "method": "f-npse", "budget": 2000, "n": 5, "draws": 100, "seed": 3}
     assert summary["settings"] == {**asked, "set_size": 1, "rule": None, "sampler": None, "rounds": 0}
-    measures = {"squared MMD", "C2ST", "mean shift, root mean square", "mean shift, largest"}
+    measures = {"squared MMD", "C2ST", "sliced Wasserstein", "mean shift, root mean square", "mean shift, largest"}
     assert set(summary["measures"]) == measures | {f"sd ratio, {which}" for which in ("mean", "smallest", "largest")}
     assert set(summary["seconds"]) == {"simulate", "train", "draw, with compilation", "draw again", "draw given fewer"}
     assert all(np.isfinite(v) for part in ("measures", "seconds") for v in summary[part].values())
@@ -132,6 +132,8 @@ def test_infer_summary(written):
     assert summary["diverged"] is False
     assert set(summary["given fewer"]) == {"1"}
     assert f"{summary['measures']['C2ST']:.3f}" in output
+    assert f"{summary['measures']['sliced Wasserstein']:.3f}" in output
+    assert "sliced Wasserstein" in (out / "report.html").read_text()
     assert "converged" in output
 
 

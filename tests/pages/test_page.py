@@ -156,6 +156,19 @@ def test_records_without_a_measure_or_times(records):
     assert payload(page)["failed"] == [["not finite", [0]]]
 
 
+def test_the_sliced_wasserstein_distance_is_shown_where_it_was_measured(pages, records):
+    """Records of a version before it have none, and nothing is offered that there are no numbers for."""
+    assert "sliced_wasserstein" not in [metric["name"] for metric in payload(pages["bench"])["metrics"]]
+    page = bench_page(
+        [{**r, "measures": {**r["measures"], "sliced_wasserstein": 0.25}} for r in records[:40]] + records[40:], []
+    )
+    assert payload(page)["metrics"][-1] == {
+        "name": "sliced_wasserstein", "label": "sliced Wasserstein distance, posterior sd", "perfect": 0.0,
+    }  # fmt: skip
+    assert "0.250" in page
+    Reader(page)
+
+
 def test_text_is_text(records):
     odd = [{**r, "cell": {**r["cell"], "method": "<script>alert(1)</script>"}} for r in records[:2]]
     page = bench_page(odd, [])

@@ -43,9 +43,10 @@ def test_every_cell_has_a_record_with_its_measures(folder):
     records = read(folder / RECORDS)
     assert [record["key"] for record in records] == [cell.key for cell in TINY]
     for record in records:
-        assert set(record["measures"]) == {"c2st", "mmd2", "shift", "sd_ratio"}
+        assert set(record["measures"]) == {"c2st", "mmd2", "shift", "sd_ratio", "sliced_wasserstein"}
         assert 0 <= record["measures"]["c2st"] <= 1
         assert -0.1 < record["measures"]["mmd2"] < 0.8
+        assert 0 < record["measures"]["sliced_wasserstein"] < 100
         assert record["training"]["learning_rate"] == 2e-3
         assert set(record["seconds"]) == {"simulate", "train", "draw"}
         assert isinstance(record["converged"], bool)
@@ -134,7 +135,8 @@ class Refuses(Posterior):
 def test_draws_that_are_refused_count_as_wholly_wrong():
     (drawn,) = run.draw(TINY[:1], run.Trained({TINY[0].training: Refuses()}, {"train": 1.0}))
     (record,) = run.measure([drawn], batch=1)
-    assert record["measures"] == {"c2st": 1.0, "mmd2": pytest.approx(0.787, abs=1e-3), "shift": None, "sd_ratio": None}
+    nothing = dict.fromkeys(("shift", "sd_ratio", "sliced_wasserstein"))
+    assert record["measures"] == {"c2st": 1.0, "mmd2": pytest.approx(0.787, abs=1e-3), **nothing}
     assert record["failed"] == "draws are not finite"
     assert record["diverged"]
 

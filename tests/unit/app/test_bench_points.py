@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pretended import pretended
 
-from scorefold.app.bench.points import Series, pick, point, points, series, values
+from scorefold.app.bench.points import METRICS, Series, measured, pick, point, points, series, values
 
 RECORDS = pretended("quick", "task=gaussian")
 
@@ -22,6 +22,12 @@ def test_mean_over_cells_and_spread_over_trainings():
 
 def test_one_training_has_no_spread():
     assert math.isnan(point(pick(RECORDS, training=0), "c2st").spread)
+
+
+def test_which_metrics_there_are():
+    older = {"c2st": 0.6, "mmd2": 0.1, "shift": None, "sd_ratio": None}
+    assert measured([{**RECORDS[0], "measures": older}]) == ["mmd2", "c2st"]
+    assert measured([{**RECORDS[0], "measures": {**older, "sliced_wasserstein": 0.2}}, *RECORDS]) == list(METRICS)
 
 
 def test_measures_that_are_not_there_are_left_out():
