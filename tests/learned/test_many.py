@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from exact_posteriors import Looped
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError
 from scorefold.posterior import composed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -19,25 +18,6 @@ X = np.stack([GAUSSIAN.observe(5, seed)[1] for seed in range(6)])
 @pytest.fixture(scope="module")
 def posterior():
     return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), TINY)
-
-
-def test_by_default_one_after_the_other():
-    x = np.random.default_rng(0).standard_normal((4, 3, 2))
-    many = Looped().sample_many(x, draws=7, seed=5)
-    assert many.theta.shape == (4, 7, 2)
-    assert many.converged.all()
-    for one, drawn in zip(many.theta, Looped().sample(list(x), draws=7, seed=5), strict=True):
-        assert (one == drawn.theta).all()
-
-
-def test_those_that_fail_are_named_and_the_others_are_there():
-    x = np.random.default_rng(1).standard_normal((4, 3, 2))
-    x[1, 0, 0], x[3, 0, 0] = 1e3, -1e3
-    with pytest.warns(UntrustworthyDraws, match="2 of 4 data sets have not converged, 2 of these diverged"):
-        many = Looped().sample_many(x, draws=7)
-    assert many.diverged.tolist() == [False, True, False, True]
-    assert np.isnan(many.theta[1]).all()
-    assert np.isfinite(many.theta[[0, 2, 3]]).all()
 
 
 @pytest.mark.parametrize(
@@ -73,17 +53,6 @@ def test_a_seed_for_each_data_set_in_one_program(posterior):
     how = {"sampler": "ancestral", "rule": "gauss"}
     many = posterior.sample_many(X[:2], draws=100, seed=[5, 2**40], **how)
     assert many.theta[1] == pytest.approx(posterior.sample(X[1], draws=100, seed=2**40, **how).theta, abs=1e-4)
-
-
-def test_a_seed_for_each_data_set():
-    x = np.random.default_rng(1).standard_normal((2, 3, 2))
-    many = Looped().sample_many(x, draws=7, seed=[5, 2**40])
-    assert (many.theta[1] == Looped().sample(x[1], draws=7, seed=2**40).theta).all()
-    assert (many.theta[1] != Looped().sample(x[1], draws=7, seed=5).theta).any()
-    with pytest.raises(ScorefoldError, match="one for each of the 2 data sets; got 3"):
-        Looped().sample_many(x, seed=[1, 2, 3])
-    with pytest.raises(ScorefoldError, match="seed"):
-        Looped().sample_many(x, seed=[1, -2])
 
 
 def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatch):

@@ -5,84 +5,29 @@ import hashlib
 import json
 import os
 import pickle
-import subprocess
-import sys
 import time
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
 import equinox as eqx
 import hostile_folders
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from untrained import CASES, loaded, untrained
 
 import scorefold as sf
-from scorefold import tasks
 from scorefold.disk import folder as model
 from scorefold.disk import whole_folder as commit
-from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import ModelError, ScorefoldError
 from scorefold.methods import load as artifact
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import FORMAT
-from scorefold.score.ensemble import fewest_numbers, skeleton
-from scorefold.score.fit_correction import knots_of
-from scorefold.score.set_size import Choice
-from scorefold.train.training import History
+from scorefold.score.ensemble import fewest_numbers
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
-SHORT = sf.Training(members=2, steps=50)
-MARGINALS = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 1)})
-NORMAL = sf.Prior(stats.multivariate_normal([0, 1], [[1, 0.5], [0.5, 2]]), names=["a", "b"])
-DRAWS = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(200, 2)), names=["a", "b"])
-
-
-def own_embedding(shape, key):
-    return eqx.nn.MLP(shape[0], 3, 4, 1, key=key)
-
-
-# (method, prior, shape of an observation, largest set)
-CASES = {
-    "f-npse": (sf.NPSE(set_size=1), MARGINALS, (2,), 1),
-    "pf-npse": (sf.NPSE(), MARGINALS, (2,), 3),
-    "npse": (sf.NPSE(composes=False), MARGINALS, (2,), 3),
-    "conservative": (sf.NPSE(conservative=True, sampler=sf.samplers.Metropolis(levels=3, last=3)), MARGINALS, (2,), 1),
-    "without base and control": (sf.NPSE(base=False, correction=False, schedule="cosine", T=50), MARGINALS, (2,), 1),
-    "rule and sampler": (sf.NPSE(rule=sf.rules.Damped(batch=7), sampler="langevin"), MARGINALS, (2,), 1),
-    "convolution": (sf.NPSE(embedding="convolution"), MARGINALS, (12,), 1),
-    "configured convolution": (sf.NPSE(embedding=sf.embeddings.Convolution(channels=(2, 3), out=4)), MARGINALS, (5, 2), 2),
-    "attention": (sf.NPSE(embedding=sf.embeddings.Attention(width=8, heads=2, layers=1)), MARGINALS, (4, 2), 1),
-    "own embedding": (sf.NPSE(embedding=own_embedding), MARGINALS, (3,), 1),
-    "multivariate normal": (sf.NPSE(), NORMAL, (2,), 1),
-    "prior from draws": (sf.NPSE(), DRAWS, (2,), 2),
-    "scalar observations": (sf.NPSE(), MARGINALS, (), 2),
-}
-
-
-def untrained(case, width=4, members=2):
-    """A posterior of random numbers, with all that belongs to it."""
-    method, prior, shape, largest = CASES[case]
-    method = dataclasses.replace(method, width=width, depth=1, training=sf.Training(members=members))
-    knots = len(knots_of(method.T)) if method.correction else None
-    like = skeleton(method.network_shape(2, prior.has_density, shape, largest), members, knots)
-    rng = np.random.default_rng(0)
-    ensemble = jax.tree.map(lambda v: jnp.asarray(rng.uniform(0.1, 0.9, v.shape), v.dtype), like)
-    if knots is not None:
-        ensemble = eqx.tree_at(lambda e: e.correction.t, ensemble, jnp.linspace(1.0, method.T, knots))
-    history = History(
-        np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
-    )
-    table = {3: Choice(3, 1, 20, {1: 0.0, 3: 0.1}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
-    return ComposedPosterior(prior, method, ensemble, history, table, shape)
-
-
-def loaded(case, folder):
-    return sf.load(folder, embedding=own_embedding) if case == "own embedding" else sf.load(folder)
 
 
 def same(one, other):
@@ -118,65 +63,6 @@ def test_everything_comes_back(case, tmp_path):
     back.save(tmp_path / "again")
     for name in (CONFIG, WEIGHTS):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
-
-
-@pytest.fixture(scope="module")
-def trained():
-    task = tasks.get("gaussian")
-    sims = sf.simulate(task.prior, task.simulator, 400, seed=5)
-    return sf.fit(sims, sf.NPSE(width=8, depth=1, correction=False, training=SHORT), seed=3), task.observe(3, 0)[1]
-
-
-def test_draws_are_bit_identical(trained, tmp_path):
-    posterior, x = trained
-    back = sf.load(posterior.save(tmp_path / "model"))
-    one, other = (p.sample(x, draws=20, seed=1) for p in (posterior, back))
-    assert one.theta.tobytes() == other.theta.tobytes()
-    assert back.made == posterior.made
-    assert (back.made.seed, back.made.simulation_seed, back.made.budget, back.made.failed) == (3, 5, 400, 0)
-    assert back.made.packages["jax"] == jax.__version__
-
-
-@pytest.mark.full
-def test_draws_are_bit_identical_in_another_process(trained, tmp_path):
-    posterior, x = trained
-    posterior.save(tmp_path / "model")
-    np.save(tmp_path / "x.npy", x)
-    code = (
-        "import sys, jax, numpy as np, scorefold as sf\n"
-        "jax.config.update('jax_disable_most_optimizations', True)\n"
-        "x = np.load(sys.argv[1] + '/x.npy')\n"
-        "np.save(sys.argv[1] + '/theta.npy', sf.load(sys.argv[1] + '/model').sample(x, draws=20, seed=1).theta)\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=120)
-    assert np.load(tmp_path / "theta.npy").tobytes() == posterior.sample(x, draws=20, seed=1).theta.tobytes()
-
-
-def simulator(prior, shape):
-    def one(theta, rng):
-        signal = np.resize(theta, shape)
-        return signal + 0.5 * rng.standard_normal(shape)
-
-    return one
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", CASES)
-def test_every_method_draws_the_same_after_loading(case, tmp_path):
-    method, prior, shape, largest = CASES[case]
-    sims = sf.simulate(prior, simulator(prior, shape), 300, set_size=largest)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only
-        posterior = sf.fit(sims, dataclasses.replace(method, width=8, depth=1, training=SHORT))
-    back = loaded(case, posterior.save(tmp_path / "model"))
-    # Without a base, a network trained for a moment is wrong enough for composed scores to diverge.
-    x = np.random.default_rng(1).normal(size=(3 if method.base else 1, *shape))
-    how = {"set_size": "auto"} if case == "pf-npse" else {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustworthyDraws)
-        one, other = (p.sample(x, draws=20, seed=1, **how) for p in (posterior, back))
-    assert one.theta.tobytes() == other.theta.tobytes()
-    assert one.how == other.how
 
 
 def test_every_class_of_settings_can_be_loaded():
