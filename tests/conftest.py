@@ -14,6 +14,7 @@ import false_failures
 import jax
 import jaxtyping
 import pytest
+from quick import quick
 
 jaxtyping.install_import_hook("scorefold", "beartype.beartype")
 
@@ -72,8 +73,6 @@ def unchecked(monkeypatch):
 
 @pytest.fixture(scope="module")
 def quick_to_compile():
-    """For modules whose time goes into compiling tiny programs: XLA leaves out most of its optimisations (-40%)."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    """For modules whose time goes into compiling tiny programs."""
+    with quick():
+        yield

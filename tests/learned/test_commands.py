@@ -10,7 +10,8 @@ import scorefold as sf
 from scorefold import methods, tasks
 from scorefold.app.cli import app
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+# The numbers of the fixture `gaussian`, and the same process, so that what is compiled for it serves here.
+pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.xdist_group("learned gaussian")]
 
 PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequence.png"}
 FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}

@@ -3,21 +3,18 @@
 import numpy as np
 import pytest
 
-import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import ScorefoldError
 from scorefold.posterior import composed
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.xdist_group("learned gaussian")]
 
-TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
 GAUSSIAN = tasks.get("gaussian")
 X = np.stack([GAUSSIAN.observe(5, seed)[1] for seed in range(6)])
 
 
-@pytest.fixture(scope="module")
-def posterior():
-    return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), TINY)
+@pytest.fixture
+def posterior(gaussian):
+    return gaussian
 
 
 @pytest.mark.parametrize(
@@ -83,18 +80,3 @@ def test_single_scores_add_up(posterior):
     precision = 1 + 1 / np.linspace(0.6, 1.4, 10)
     exact = -precision * (u - X[0][:, None] / np.linspace(0.6, 1.4, 10) / precision)
     assert np.abs(scores - exact).mean() < 0.3 * np.abs(exact).mean()
-
-
-@pytest.mark.parametrize(
-    ("x", "how", "says"),
-    [
-        (X[0], {}, "expected x_obs of shape \\(data sets, n, 10\\)"),
-        (X[:0], {}, "expected x_obs of shape"),
-        (np.where(X > 0, np.nan, X), {}, "hold NaN"),
-        (X, {"draws": 0}, "expected draws"),
-        (X, {"temperature": 2}, "expected only rule, sampler, set_size"),
-    ],
-)
-def test_says_what_was_expected(posterior, x, how, says):
-    with pytest.raises(ScorefoldError, match=says):
-        posterior.sample_many(x, **how)

@@ -32,9 +32,9 @@ def sims():
     return sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 4_000, set_size=4, seed=0)
 
 
-@pytest.fixture(scope="module")
-def posterior(sims):
-    return sf.fit(sims, sf.NPSE(**TINY), seed=0)
+@pytest.fixture
+def posterior(gaussian_sets):
+    return gaussian_sets
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_budget_counts_simulator_calls(sims):
 def test_f_npse_is_pf_npse_with_sets_of_one():
     """One code path: the same simulations give the same bits."""
     sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 500, seed=0)
-    tiny = {"width": 8, "depth": 1, "control": False, "training": sf.Training(steps=20, members=1)}
+    tiny = {"width": 8, "depth": 1, "correction": False, "training": sf.Training(steps=20, members=1)}
     one, other = (sf.fit(sims, sf.NPSE(set_size=m, **tiny), seed=0) for m in (1, None))
     drawn = [p.sample(X[:4], 20, seed=1).theta for p in (one, other)]
     np.testing.assert_array_equal(*drawn)
@@ -92,12 +92,6 @@ def test_npse_takes_everything_at_once(sims, posterior):
     ):
         with pytest.raises(ScorefoldError, match=message):
             npse.sample(X[:4], 200, set_size=wrong)
-
-
-def test_npse_wants_sets():
-    sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 200)
-    with pytest.raises(ScorefoldError, match=r"expected simulations in sets.*set_size=n_max"):
-        sf.fit(sims, "npse")
 
 
 @pytest.mark.full
@@ -275,9 +269,3 @@ def test_series(embedding):
     draws = posterior.sample(x, 256, seed=1)
     assert abs(draws.theta[:, 0].mean() - 2.5) < 0.4
     assert abs(draws.theta[:, 1].mean() - 1.3) < 0.25
-
-
-def test_an_embedding_that_cannot_be_is_refused():
-    sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 200)
-    with pytest.raises(ScorefoldError, match=r"unknown embedding 'convolutoin'. Did you mean 'convolution'"):
-        sf.fit(sims, sf.NPSE(embedding="convolutoin", **TINY))

@@ -278,7 +278,6 @@ def test_mutated_folders(kind, request, tmp_path):
     hostile_folders.assert_harmless(request.getfixturevalue(kind).save(tmp_path / "model"), 1_000)
 
 
-@pytest.mark.full
 def test_a_line_too_wide_to_help_does_not_move_the_region():
     """Half of the observations are hardly noisy, half very: a line sees their mean noise, and its posterior is far too wide."""
     task = tasks.get("mixture")

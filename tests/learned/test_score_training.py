@@ -4,6 +4,7 @@ Compiling is nearly all of the time here, so tests share shapes and settings: on
 Statistical comparisons use fixed seeds; on fresh ones the false-failure rate is stated at each of them.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import equinox as eqx
@@ -78,25 +79,24 @@ class Trained(NamedTuple):
 
 
 def train_plain(cases, seed=0):
-    standardize = fit_standardize(PLAIN_X)
+    standardize = fit_standardize(np.asarray(plain_cases().x[:, 0]))
     return fit_score(PLAIN_SHAPE, standardize, None, cases, PLAIN, seed)
 
 
+@cache
 def plain_cases():
     task = tasks.get("gaussian")
     sims = simulate(task.prior, task.simulator, 600, seed=0)
     return as_cases(sims.prior.to_normal(sims.theta), sims.x[:, 0])
 
 
-PLAIN_CASES = plain_cases()
-PLAIN_X = np.asarray(PLAIN_CASES.x[:, 0])
 PLAIN_SHAPE = Shape(10, 10, 1, width=16, depth=1, base=False)
 
 
 @pytest.fixture(scope="module")
 def plain():
     before = {name: getattr(loop, name)._cache_size() for name in PROGRAMS}
-    network, history = train_plain(PLAIN_CASES)
+    network, history = train_plain(plain_cases())
     return Trained(network, history, {name: getattr(loop, name)._cache_size() - before[name] for name in PROGRAMS})
 
 
@@ -120,9 +120,9 @@ def test_the_better_learning_rate_is_chosen(plain):
 
 def test_the_network_returned_is_the_one_reported(plain):
     """The loss of the network on the cases it has not seen, computed once more with other noise and levels."""
-    out = held_out(np.arange(len(PLAIN_CASES.u)), MEMBERS, 0)
+    out = held_out(np.arange(len(plain_cases().u)), MEMBERS, 0)
     rng = np.random.default_rng(0)
-    standardize = fit_standardize(PLAIN_X)
+    standardize = fit_standardize(np.asarray(plain_cases().x[:, 0]))
 
     @jax.jit
     def losses(network, cases, level, noise):
@@ -132,7 +132,7 @@ def test_the_network_returned_is_the_one_reported(plain):
     for member in range(MEMBERS):
         network = jax.tree.map(lambda v, m=member: v[m], plain.network)
         rows = np.tile(np.flatnonzero(out[member]), 40)
-        cases = jax.tree.map(lambda v, rows=rows: v[rows], PLAIN_CASES)
+        cases = jax.tree.map(lambda v, rows=rows: v[rows], plain_cases())
         drawn = rng.integers(0, len(GRID.t), len(rows))
         level = jax.tree.map(lambda v, drawn=drawn: v[drawn], GRID)
         noise = jnp.asarray(rng.standard_normal(cases.u.shape), jnp.float32)
@@ -148,10 +148,10 @@ def test_every_round_runs_the_same_program(plain):
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(plain):
     compiled = [getattr(loop, name)._cache_size() for name in PROGRAMS]
-    again, history = train_plain(PLAIN_CASES)
+    again, history = train_plain(plain_cases())
     assert identical(plain.network, again)
     np.testing.assert_array_equal(plain.history.validation, history.validation)
-    other, _ = train_plain(PLAIN_CASES, seed=1)
+    other, _ = train_plain(plain_cases(), seed=1)
     matrices = [(v, w) for v, w in zip(leaves(plain.network), leaves(other), strict=True) if v.ndim == 3]
     assert matrices
     assert all(np.abs(v - w).max() > 1e-2 for v, w in matrices)
@@ -166,9 +166,9 @@ def test_members_differ(plain):
 
 @pytest.mark.usefixtures("plain")  # compiled
 def test_updates_without_a_finite_gradient_are_left_out_and_counted():
-    seen_by_all = np.flatnonzero(~held_out(np.arange(len(PLAIN_CASES.u)), MEMBERS, 0).any(axis=0))
+    seen_by_all = np.flatnonzero(~held_out(np.arange(len(plain_cases().u)), MEMBERS, 0).any(axis=0))
     with pytest.warns(ScorefoldWarning, match="training steps were left out because the gradient was not finite"):
-        network, history = train_plain(PLAIN_CASES._replace(u=PLAIN_CASES.u.at[seen_by_all[0]].set(jnp.nan)))
+        network, history = train_plain(plain_cases()._replace(u=plain_cases().u.at[seen_by_all[0]].set(jnp.nan)))
     epochs = MEMBERS * history.train.shape[1] * history.epochs_a_round
     assert epochs / 2 < history.skipped <= epochs  # once an epoch, unless it is among the 480 % 64 cases left over
     assert all(np.isfinite(v).all() for v in leaves(network))
@@ -178,7 +178,7 @@ def test_updates_without_a_finite_gradient_are_left_out_and_counted():
 @pytest.mark.usefixtures("plain")
 def test_training_that_never_works_says_so():
     with pytest.raises(ScorefoldError, match=r"training failed: no learning rate of \(1e-06, 0\.02\) gave a finite validation"):
-        train_plain(PLAIN_CASES._replace(u=jnp.full_like(PLAIN_CASES.u, jnp.nan)))
+        train_plain(plain_cases()._replace(u=jnp.full_like(plain_cases().u, jnp.nan)))
 
 
 # With a base, on u ~ N(0, I), x = u + noise in two dimensions: the base is the whole truth
