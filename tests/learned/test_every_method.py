@@ -113,7 +113,7 @@ def test_absurd_observations_never_pass_silently(every_method, value):
 def test_what_goes_with_other_methods_alone_is_refused(every_method):
     name, posterior = every_method
     option = {"sampler": "langevin"} if name in ("npe", "abc", "nle", "nre") else {"chains": 4}
-    with pytest.raises(ScorefoldError, match="expected (only|a sampler)"):
+    with pytest.raises(ScorefoldError, match=r"expected (only|a sampler)"):
         posterior.sample(observed(1), 10, **option)
 
 
