@@ -36,7 +36,8 @@ def observed(n):
 
 
 # 1,000 draws with an effective size of 500 or more: the mean has a standard error of 0.045 sd, the sd one of 0.032 of itself;
-# 0.2 and 0.15 are more than 4 of them, false failures below 1 in 5,000 for all together.
+# 0.25 and 0.18 are 5.6 of them.
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(
     ("sampler", "n"),
     [
@@ -51,8 +52,8 @@ def test_the_conjugate_gaussian(sampler, n):
     precision = 1 + n / VARIANCES
     mean, sd = x.sum(0) / VARIANCES / precision, precision**-0.5
     assert draws.info.converged
-    assert (np.abs(draws.theta.mean(0) - mean) < 0.2 * sd).all()
-    assert (np.abs(draws.theta.std(0) / sd - 1) < 0.15).all()
+    assert (np.abs(draws.theta.mean(0) - mean) < 0.25 * sd).all()
+    assert (np.abs(draws.theta.std(0) / sd - 1) < 0.18).all()
 
 
 def test_the_sum_does_not_see_padding_or_chunks(monkeypatch):
@@ -75,6 +76,7 @@ class FarIsNotANumber(Exact):
 
 
 # The bounds of the conjugate Gaussian above, for three data sets.
+@pytest.mark.false_failure(1e-6)
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(module, "TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one and two copies
@@ -86,8 +88,8 @@ def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     mean, sd = x[:3].sum(1) / VARIANCES / precision, precision**-0.5
     assert many.converged.tolist() == [True, True, True, False]
     assert many.diverged.tolist() == [False, False, False, True]
-    assert (np.abs(many.theta[:3].mean(1) - mean) < 0.2 * sd).all()
-    assert (np.abs(many.theta[:3].std(1) / sd - 1) < 0.15).all()
+    assert (np.abs(many.theta[:3].mean(1) - mean) < 0.25 * sd).all()
+    assert (np.abs(many.theta[:3].std(1) / sd - 1) < 0.18).all()
     assert np.isnan(many.theta[3]).all()
 
 
@@ -99,12 +101,13 @@ def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
     assert (many.theta[1] == p.sample(x[1], 50, seed=4).theta).all()
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_chains_in_different_modes_are_reported():
-    """Modes 12 sd apart: eight chains fall on one side only once in 128 seeds, and not with this one."""
+    """Modes 12 sd apart: 24 chains fall on one side only once in 10⁷ seeds."""
     x = np.array([1.2, 1.2]) + 0.5 * np.random.default_rng(0).standard_normal((8, 2))
     with pytest.warns(UntrustworthyDraws, match="different"):
-        draws = summed(TwoSides(), chains=8).sample(x, 400, seed=0)
+        draws = summed(TwoSides(), chains=24).sample(x, 400, seed=0)
     assert draws.info.r_hat > 1.5
     assert not draws.info.converged
     assert 0 < np.mean(draws.theta[:, 0] > 0) < 1
@@ -126,6 +129,7 @@ def test_chains_that_went_nowhere_are_refused(monkeypatch, u):
         nuts_draws(lambda u, data: data * jnp.sum(u), jnp.zeros(()), 2, 10, jax.random.key(0), 2, 10)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_agreement_sees_a_shift_and_a_stretch():
     u = np.random.default_rng(0).standard_normal((4, 500, 2))
     r_hat, ess = agreement(u)
@@ -135,6 +139,7 @@ def test_agreement_sees_a_shift_and_a_stretch():
         assert agreement(changed)[0] > 1.1
 
 
+@pytest.mark.false_failure(1e-6)
 def test_the_tail_of_weights():
     rng = np.random.default_rng(0)
     assert tail_shape(0.1 * rng.standard_normal(2_000)) < 0.5

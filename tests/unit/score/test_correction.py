@@ -75,6 +75,7 @@ def standard_errors(gamma, wider=1.0):
     return np.sqrt(gamma * (1 - R) * diffused / assumed**2 / COUNT)  # of the scores given u_t
 
 
+@pytest.mark.false_failure(5e-6)
 def test_a_planted_bias_is_found():
     """With mean μ + δ and covariance w R, -Γ_w⁻¹ (u - √γ (μ + δ)) has the mean √γ Γ_w⁻¹ δ + (1 - Γ_w⁻¹ Γ) u - u given u."""
     delta, wider = np.array([0.4, -0.3]), 0.6
@@ -94,6 +95,7 @@ def test_a_planted_bias_is_found():
     np.testing.assert_allclose(control.gate, 0.0)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_without_a_bias_nothing_is_corrected():
     ratios = []
     for seed in range(20):
@@ -106,6 +108,7 @@ def test_without_a_bias_nothing_is_corrected():
     assert np.mean(ratios) < 0.6
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize(("factor", "gate"), [(-1.0, 1.0), (-2.0, 0.5), (-4.0, 0.25), (1.0, 0.0)])
 def test_the_gate_keeps_what_lowers_the_loss(factor, gate):
     """R = I and a mean that is δ instead of 0: a residual √γ f is best kept at -δ·f/|f|²."""
@@ -119,6 +122,7 @@ def test_the_gate_keeps_what_lowers_the_loss(factor, gate):
     np.testing.assert_allclose(control.offset, left, atol=0.05)  # there is no other noise in this score
 
 
+@pytest.mark.false_failure(2e-6)
 def test_every_case_is_judged_by_the_member_that_has_not_seen_it():
     """One half has mean a and the other -a; member 0 adds 2a and member 1 nothing."""
     a = np.array([0.8, -0.6])
@@ -132,6 +136,7 @@ def test_every_case_is_judged_by_the_member_that_has_not_seen_it():
         np.testing.assert_allclose(control.gate, gate, atol=0.25)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_the_gate_closes_on_noise():
     control = correction_of(some_network(seed=5), exact_base(), *linear_gaussian(COUNT, seed=5))
     assert np.max(control.gate) < 0.2  # over 60 other seeds 0.007 on average and at most 0.06

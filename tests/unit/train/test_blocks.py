@@ -31,6 +31,7 @@ def sims(small, tmp_path):
     return sims
 
 
+@pytest.mark.false_failure(0)
 def test_an_epoch_of_blocks_has_every_case_once_and_equal_folds():
     fold = np.random.default_rng(0).integers(0, FOLDS, 1_000)
     stream = Stream(np.asarray, fold, 10, seed=3)

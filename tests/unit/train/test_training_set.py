@@ -46,6 +46,7 @@ def test_cases_of_one_origin_are_held_out_together():
 # Sets with a random part of their observations
 
 
+@pytest.mark.false_failure(1e-6)
 def test_a_thinned_case_holds_some_of_its_own_observations():
     sizes = jnp.asarray(np.random.default_rng(0).integers(1, 5, 400), jnp.int32)
     x = jnp.where(jnp.arange(4)[:, None] < sizes[:, None, None], 1.0 + jnp.arange(1600.0).reshape(400, 4, 1), 0.0)
@@ -61,6 +62,7 @@ def test_a_thinned_case_holds_some_of_its_own_observations():
     assert abs(float(jnp.mean(thin.sizes == sizes)) - chance) < 0.125  # fails once in a million seeds
 
 
+@pytest.mark.false_failure(1e-6)
 def test_single_observations_are_left_as_they_are_and_the_prior_takes_its_share():
     cases = as_cases(np.zeros((1000, 2)), np.arange(3000.0).reshape(1000, 3))
     same = thinned(cases, jax.random.key(0), learns_prior=False)
