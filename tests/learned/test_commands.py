@@ -69,6 +69,7 @@ def test_infer_summary(written):
     assert "converged" in output
 
 
+@pytest.mark.false_failure(0)
 def test_infer_draws(written):
     _, out = written
     summary = json.loads((out / "summary.json").read_text())

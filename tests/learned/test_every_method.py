@@ -23,7 +23,9 @@ def shared(one, other):
     return bool({row.tobytes() for row in one} & {row.tobytes() for row in other})
 
 
-# ABC keeps few of so few simulations: unit/methods/test_abc.py has more.
+# The fitted line misses by 0.1 sd a parameter at n = 8 (over 14 seeds the larger of two is 0.12 ± 0.06, and the larger |log ratio|
+# of the sds 0.05 ± 0.02): the limits are 6 times that. ABC keeps few of so few simulations: unit/methods/test_abc.py has more.
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("every_method", cases(*(name for name in METHODS if name != "abc")), indirect=True)
 @pytest.mark.parametrize("n", [LARGEST, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
 def test_close_to_the_posterior(every_method, n):
@@ -45,7 +47,9 @@ def test_the_seed_decides(every_method):
     assert not shared(one, other)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_the_order_of_observations_does_not_matter(every_method):
+    # Means of 1,000 draws worth 400 or more differ by 0.07 sd: six of them.
     _, posterior = every_method
     x = observed(LARGEST)
     one, turned = (posterior.sample(data, 1_000, seed=1).theta for data in (x, x[::-1]))
@@ -64,6 +68,7 @@ def test_a_list_of_data_sets_is_each_of_them(every_method):
     assert not shared(*(one.theta for one in posterior.sample([x, x], draws=1_000, seed=2)))
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_many_data_sets_are_each_of_them(every_method):
     name, posterior = every_method

@@ -34,14 +34,15 @@ def test_the_same_as_one_by_one(posterior, how, within):
         assert one == pytest.approx(drawn.theta, abs=within)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_the_default_sampler_draws_the_same_posterior(posterior):
-    # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: five standard errors of the difference.
+    # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: 5.7 standard errors of the difference.
     many = posterior.sample_many(X[:2], draws=256, seed=3)
     alone = posterior.sample(X[1], draws=256, seed=4).theta
     together = many.theta[1]
-    assert (together.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0) == pytest.approx(np.zeros(10), abs=0.45)
-    assert np.log(together.std(axis=0) / alone.std(axis=0)) == pytest.approx(np.zeros(10), abs=0.32)
+    assert (together.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0) == pytest.approx(np.zeros(10), abs=0.5)
+    assert np.log(together.std(axis=0) / alone.std(axis=0)) == pytest.approx(np.zeros(10), abs=0.36)
     assert not {row.tobytes() for row in many.theta[0]} & {row.tobytes() for row in many.theta[1]}
 
 
@@ -71,6 +72,7 @@ def test_several_clouds(posterior, monkeypatch):
     assert len({row.tobytes() for row in many.theta.reshape(-1, 10)}) == 400
 
 
+@pytest.mark.false_failure(1e-6)
 def test_single_scores_add_up(posterior):
     u = GAUSSIAN.prior.to_normal(GAUSSIAN.reference(X[0], 50, 0))
     scores, prior = posterior.single_scores(X[0], u)

@@ -43,7 +43,7 @@ def conservative():
     return sf.fit(sims, sf.NPSE(conservative=True, **TINY), seed=0)
 
 
-def assert_near(draws, shift=0.6, ratio=0.2):
+def assert_near(draws, shift=0.8, ratio=0.2):
     """Shifts of about 0.3 sd are what 4,000 simulations leave; a wrong exponent of the prior gives 2 and a ratio of 0.6."""
     assert draws.info.converged
     assert np.sqrt((mean_shift(draws.theta, REFERENCE) ** 2).mean()) < shift
@@ -53,6 +53,7 @@ def assert_near(draws, shift=0.6, ratio=0.2):
 # Sets
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(
     ("set_size", "sets"), [(None, 3), *(pytest.param(m, k, marks=pytest.mark.full) for m, k in ((1, 9), (2, 5), (4, 3)))]
 )
@@ -163,6 +164,7 @@ def test_a_case_is_judged_by_its_own_composed_score(posterior):
 # Rules and samplers by name
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(
     ("rule", "sampler"),
     [
@@ -181,6 +183,7 @@ def test_rules_by_name(posterior, rule, sampler):
     assert_near(draws)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_damped_rule_on_more_sets_than_a_batch(posterior):
     x = GAUSSIAN.observe(90, 3)[1]
@@ -190,6 +193,7 @@ def test_damped_rule_on_more_sets_than_a_batch(posterior):
     assert 0.8 < (damped.theta.std(0) / whole.theta.std(0)).mean() < 1.25
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_metropolis_on_a_conservative_network(conservative, posterior):
     draws = conservative.sample(X, 256, seed=1, sampler="metropolis")
@@ -216,6 +220,7 @@ def test_the_conservative_score_is_the_gradient_of_its_density(conservative):
 # Priors
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("count", [pytest.param(2_000, marks=pytest.mark.full), pytest.param(100_000, marks=pytest.mark.full)])
 def test_no_draw_leaves_the_bounds(count):
     task = tasks.get("correlated")
@@ -228,6 +233,7 @@ def test_no_draw_leaves_the_bounds(count):
     assert draws.theta.mean() > 0.5
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_a_prior_known_through_draws():
     """θ ~ N(1, 0.5²) known through draws, x | θ ~ N(θ, 1): the posterior is conjugate."""
@@ -239,8 +245,8 @@ def test_a_prior_known_through_draws():
     x = 1.5 + rng.standard_normal((4, 1))
     draws = posterior.sample(x, 512, seed=1)
     precision = 4 + 4
-    assert abs(draws.theta.mean() - (4 * 1 + x.sum()) / precision) < 0.5 * precision**-0.5
-    assert 0.75 < draws.theta.std() * precision**0.5 < 1.3
+    assert abs(draws.theta.mean() - (4 * 1 + x.sum()) / precision) < 0.7 * precision**-0.5
+    assert 0.65 < draws.theta.std() * precision**0.5 < 1.5
     with pytest.raises(ScorefoldError, match=r"known through draws. Use the diffused rule"):
         posterior.sample(x, 100, rule="gauss", sampler="probability-flow")
 
@@ -257,6 +263,7 @@ def own_embedding(shape, key):
     return eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), eqx.nn.MLP(shape[0] * shape[1], 6, 16, 1, key=key)])
 
 
+@pytest.mark.false_failure(1e-5)
 @pytest.mark.full
 @pytest.mark.parametrize("embedding", ["convolution", own_embedding], ids=["convolution", "own"])
 def test_series(embedding):
@@ -267,5 +274,5 @@ def test_series(embedding):
     rng = np.random.default_rng(1)
     x = np.stack([noisy_wave([2.5, 1.3], rng) for _ in range(4)])
     draws = posterior.sample(x, 256, seed=1)
-    assert abs(draws.theta[:, 0].mean() - 2.5) < 0.4
-    assert abs(draws.theta[:, 1].mean() - 1.3) < 0.25
+    assert abs(draws.theta[:, 0].mean() - 2.5) < 0.6
+    assert abs(draws.theta[:, 1].mean() - 1.3) < 0.35

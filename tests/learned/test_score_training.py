@@ -100,6 +100,7 @@ def plain():
     return Trained(network, history, {name: getattr(loop, name)._cache_size() - before[name] for name in PROGRAMS})
 
 
+@pytest.mark.false_failure(1e-7)
 def test_training_beats_a_score_of_zero(plain):
     # A score of zero has a loss of 1 ± 0.015. Over 24 other seeds this one had 0.51 ± 0.014: the limit is 6 sd away.
     assert (plain.history.validation[:, 0] > 1).all()
@@ -118,6 +119,7 @@ def test_the_better_learning_rate_is_chosen(plain):
     assert history.skipped == 0
 
 
+@pytest.mark.false_failure(1e-7)
 def test_the_network_returned_is_the_one_reported(plain):
     """The loss of the network on the cases it has not seen, computed once more with other noise and levels."""
     out = held_out(np.arange(len(plain_cases().u)), MEMBERS, 0)
@@ -224,6 +226,7 @@ def residual_share(ensemble, cases, key):
     return jax.lax.map(lambda a: at(*a), (GRID, jax.random.split(key, len(GRID.t))))
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_where_the_base_is_the_truth_the_network_is_not_kept():
     u, x = linear_gaussian(COUNT, seed=0)

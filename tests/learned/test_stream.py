@@ -49,11 +49,12 @@ def sims(small, tmp_path):
 # Training
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 @pytest.mark.parametrize("name", METHODS)
 def test_the_posterior_is_right(sims, name):
     """Over 10 other seeds NLE's largest differences of 10 means and sds were 0.25 ± 0.10 sd and 7 ± 1.3%: with limits 6 sd and
-    more away, less than one false failure in 1,000 seeds."""
+    more away."""
     before = loop._round._cache_size()
     posterior = sf.fit(sims, METHODS[name], seed=1)
     assert loop._round._cache_size() == before + 1, "all blocks run the same program"
