@@ -672,14 +672,14 @@ def flagged(size, dim, wide=1.0, shift=0.0):
     return 1 - float(np.mean(_judged(size, dim, wide, shift)))
 
 
-@pytest.mark.false_failure(2e-5)
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("size", [128, 1024])
 @pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.full), 10])
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
     # Measured over 2,000: 1e-3 with 128 draws in one dimension, where the Stein identity is a skewed χ², and none
-    # elsewhere. More than 5 of 500 then come once in 50,000.
-    assert flagged(size, dim) <= 0.01
+    # elsewhere. More than 8 of 500 then come once in 10⁸.
+    assert flagged(size, dim) <= 0.016
 
 
 @pytest.mark.false_failure(1e-6)
