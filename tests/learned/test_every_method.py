@@ -5,10 +5,11 @@ draws is right; test_more_than_the_base.py checks that networks learn.
 """
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from baseline import LARGEST, METHODS, cases, misses, observed
+from baseline import LARGEST, METHODS, cases, misses, observed, simulations
 from chance import one_of
 
 import scorefold as sf
@@ -133,6 +134,15 @@ def test_more_observations_than_trained_for_are_refused(every_method):
     _, posterior = every_method
     with pytest.raises(ScorefoldError, match=r"at most 8 observations.*got 9|sets of 9 observations or more; got 0"):
         posterior.sample(observed(9), 10)
+
+
+@pytest.mark.parametrize("every_method", cases("f-npse"), indirect=True)
+def test_f_npse_is_pf_npse_with_sets_of_one(every_method):
+    """One code path: the same simulations give the same bits."""
+    _, one = every_method
+    other = sf.fit(simulations(3_000), replace(one.method, set_size=None), seed=0)
+    drawn = [p.sample(observed(LARGEST), 1_000, seed=1).theta for p in (one, other)]
+    np.testing.assert_array_equal(*drawn)
 
 
 def test_every_method_is_here():

@@ -68,15 +68,6 @@ def test_budget_counts_simulator_calls(sims):
     assert set(sims.sizes) == {1, 2, 3, 4}
 
 
-def test_f_npse_is_pf_npse_with_sets_of_one():
-    """One code path: the same simulations give the same bits."""
-    sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 500, seed=0)
-    tiny = {"width": 8, "depth": 1, "correction": False, "training": sf.Training(steps=20, members=1)}
-    one, other = (sf.fit(sims, sf.NPSE(set_size=m, **tiny), seed=0) for m in (1, None))
-    drawn = [p.sample(X[:4], 20, seed=1).theta for p in (one, other)]
-    np.testing.assert_array_equal(*drawn)
-
-
 def test_npse_takes_everything_at_once(sims, posterior):
     npse = sf.fit(sims, sf.NPSE(composes=False, **TINY), seed=0)
     draws = npse.sample(X[:4], 200, seed=1)
