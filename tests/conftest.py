@@ -6,6 +6,7 @@ they say otherwise), that a statistical test states how often it fails by chance
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # jax reads it when it is imported, below
@@ -27,6 +28,9 @@ MOST_MAPS = 30_000
 def pytest_configure(config):
     # In pyproject.toml this line would import scorefold.errors before the hook is there.
     config.addinivalue_line("filterwarnings", "error::scorefold.errors.ScorefoldWarning")
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and tests that interrupt would wait for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected, and before xdist reads the groups
