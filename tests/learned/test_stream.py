@@ -109,7 +109,7 @@ import resource, sys
 import jax, jax.numpy as jnp, numpy as np
 import scorefold as sf
 from scipy import stats
-from scorefold.methods import lessons
+from scorefold.train import lessons
 X = 250
 @sf.Batched
 def simulator(theta, keys):

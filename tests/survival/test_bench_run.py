@@ -72,8 +72,8 @@ def test_a_second_run_has_nothing_to_do(folder, monkeypatch):
 
 CHILD = """
 from pathlib import Path
-from scorefold.bench.drive import drive
-from scorefold.bench.plan import cells
+from scorefold.app.bench.drive import drive
+from scorefold.app.bench.plan import cells
 drive(cells("tiny", "budget=500"), Path({out!r}))
 """
 
@@ -277,10 +277,10 @@ import sys
 import time
 from pathlib import Path
 
-from scorefold.bench import run
-from scorefold.bench.drive import drive, title
-from scorefold.bench.plan import cells
-from scorefold.bench.record import described
+from scorefold.app.bench import cells as run
+from scorefold.app.bench.drive import drive, title
+from scorefold.app.bench.plan import cells
+from scorefold.app.bench.record import described
 from scorefold.errors import ScorefoldError
 
 out, executor, what = sys.argv[1:]

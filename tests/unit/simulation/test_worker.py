@@ -222,7 +222,7 @@ def test_a_simulator_that_cannot_be_sent_is_refused():
 DRIVER = """
 import os, sys, time
 import numpy as np
-from scorefold.simulation.worker import Task, Worker
+from scorefold.simulation.sources.worker import Task, Worker
 import cloudpickle
 
 def stuck(theta, rng):
