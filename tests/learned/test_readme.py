@@ -17,7 +17,7 @@ def test_python_example_runs() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
     changes = {
         "budget=10_000": "budget=300",
-        'method="pf-npse"': "method=sf.NPSE(width=8, training=sf.Training(steps=60, members=2))",
+        'method="pf-npse"': "method=sf.NPSE(width=8, depth=1, training=sf.Training(steps=60, members=2))",
         "progress=True": "progress=False",
     }
     for words, smaller in changes.items():

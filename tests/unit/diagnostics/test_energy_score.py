@@ -22,7 +22,8 @@ def test_all_pairs_of_different_draws():
     assert energy_score(truth, draws)[7] == pytest.approx(expected)
 
 
-# σ (√(2 (1 + r²)) - r)/√π: the mean over 4,000 data sets within 5 standard errors, three times. Fails once in 500,000.
+# σ (√(2 (1 + r²)) - r)/√π: the mean over 4,000 data sets within 5 standard errors.
+@pytest.mark.false_failure(6e-7)
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
 def test_a_normal_posterior_that_is_too_narrow_right_or_too_wide(ratio):
     rng = np.random.default_rng(2)
@@ -32,8 +33,9 @@ def test_a_normal_posterior_that_is_too_narrow_right_or_too_wide(ratio):
     assert abs(found.mean() - expected) < 5 * found.std() / np.sqrt(len(found))
 
 
+@pytest.mark.false_failure(6e-7)
 def test_few_draws_are_not_at_a_disadvantage():
-    # The same mean with 20 and with 200 draws, within 5 standard errors of the difference: fails once in 2 million. Were the
+    # The same mean with 20 and with 200 draws, within 5 standard errors of the difference. Were the
     # pairs of a draw with itself counted, 20 draws would score 5 % of σ/√π more, which is 8 standard errors.
     rng = np.random.default_rng(3)
     truth, draws = rng.normal(size=(4_000, 1)), rng.normal(size=(4_000, 200, 1))
