@@ -17,6 +17,7 @@ from pretended import pretended
 from scorefold.app.bench.bench_page import bench_page
 from scorefold.app.bench.points import pick, point
 from scorefold.errors import ScorefoldError
+from scorefold.report.comparison_page import comparison_page
 from scorefold.report.diagnosis_page import diagnosis_page
 from scorefold.report.infer_page import infer_page
 from scorefold.report.page import LARGEST_PAGE
@@ -54,6 +55,19 @@ DIAGNOSIS = {
         "influence": [0.1, 0.7, 0.3, 0.2],
     },
 }
+NUMBER = {"mean": 0.5, "error": 0.01}
+STANDING = {
+    **dict.fromkeys(("energy score", "behind the best", "log ratio to the best", "50 % holds", "90 % holds"), NUMBER),
+    "p": 0.4, "calibrated": True, "diverged": 0, "not converged": 0, "seconds": 0.3,
+}  # fmt: skip
+COMPARISON = {
+    "n": 8, "data sets": {"simulated": 100, "used": 98, "failed": 2}, "draws": 200, "seed": 0, "take": "nle", "tied": ["nle"],
+    "verdict": "take nle: its score is the lowest.",
+    "posteriors": {"f<npse": {**STANDING, "p": 0.001, "calibrated": False, "energy score": {"mean": 0.9, "error": 0.1}},
+                   "nle": STANDING},
+    "refused": {"npe": "expected at most 4 observations"},
+    "about": {"simulator": "epidemic:simulate"},
+}  # fmt: skip
 VOID = {"meta", "img", "br", "input", "link"}
 
 
@@ -102,6 +116,7 @@ def pages(records):
         "bench": bench_page(records, RUNS),
         "infer": infer_page(SUMMARY, {"training": picture(), "corner": picture(), "own<1>": picture()}),
         "diagnosis": diagnosis_page(DIAGNOSIS, {"influence": picture(), "tarp": picture(), "ranks": picture()}),
+        "comparison": comparison_page(COMPARISON, {}),
     }
 
 
@@ -109,7 +124,7 @@ def payload(page):
     return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1], parse_constant=int)
 
 
-@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis"])
+@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis", "comparison"])
 def test_it_is_one_whole_file_that_refers_to_nothing(pages, kind):
     page = pages[kind]
     reader = Reader(page)
@@ -217,12 +232,22 @@ def test_a_good_diagnosis_does_not_hide_a_test_that_failed():
     assert "The observed data set" not in text
 
 
+def test_a_comparison_says_which_to_take_and_lists_all(pages):
+    text = " ".join(Reader(pages["comparison"]).text)
+    for words in ("Take nle: its score", "98 data sets of 8", "f<npse", "worse; not calibrated", "npe", "not compared",
+                  "take it: best score", "0.900 ± 0.100", "epidemic:simulate"):  # fmt: skip
+        assert words in text
+    assert text.index("take it: best score") < text.index("worse; not calibrated")
+    assert pages["comparison"].count('class="words bad"') == 2
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: bench_page([], []), "expected records"),
         (lambda: infer_page({"settings": {}}, {}), "measures"),
         (lambda: diagnosis_page({"settings": {}}, {}), "scorefold diagnose"),
+        (lambda: comparison_page({"n": 3}, {}), "scorefold compare"),
         (lambda: infer_page(SUMMARY, {"corner": b"no picture"}), "PNG"),
     ],
 )
@@ -267,7 +292,7 @@ COUNT = "document.querySelectorAll('{}').length"
 
 @in_chromium
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, False), (390, True)])
-@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis"])
+@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis", "comparison"])
 def test_it_renders_within_its_width(browser, files, kind, width, dark):
     browser.open(files / f"{kind}.html", width=width, dark=dark)
     assert browser.run("document.documentElement.scrollWidth") <= width

@@ -34,9 +34,9 @@ def own(tmp_path_factory):
     (folder / "own.toml").write_text(OWN)
     (folder / "own_line_compared.py").write_text("def simulate(theta, rng):\n    return theta + rng.standard_normal(2)\n")
     prior = sf.Prior({"a": stats.norm(0, 1)})
-    sims = sf.simulate(prior, line, 9_000, set_size=3)
+    sims = sf.simulate(prior, line, 4_500, set_size=3)
     sf.fit(sims, sf.ABC(accept=0.05)).save(folder / "good")
-    sf.fit(sims, sf.ABC(accept=0.9)).save(folder / "loose")
+    sf.fit(sims, sf.ABC(accept=0.9, adjust=False)).save(folder / "loose")
     sf.fit(sf.simulate(prior, line, 500, set_size=1), "abc").save(folder / "single")
     sf.fit(sf.simulate(sf.Prior({"a": stats.norm(0, 2)}), line, 500), "abc").save(folder / "other")
     (folder / "nested").mkdir()
@@ -44,15 +44,20 @@ def own(tmp_path_factory):
     return folder
 
 
-# The loose one is nearly the prior: more than 10 standard errors behind with 60 data sets.
+# The loose one is nearly as wide as the prior: 9 ± 1.2 standard errors behind with 200 data sets.
 @pytest.mark.false_failure(1e-6)
 def test_table_verdict_and_folder(own, tmp_path):
     models = [own / "loose", own / "good", own / "single"]
     out = tmp_path / "new" / "folder"
-    few = ["--n", 3, "--sims", 60, "--draws", 40]
+    few = ["--n", 3, "--sims", 200, "--draws", 40]
     result = call("compare", *models, "--config", own / "own.toml", *few, "--out", out)
     assert result.exit_code == 0, result.output
-    for words in ("own.toml, given 3 observations: 60 data sets, 180 simulator calls", "Take good: ", "behind", "not compared"):
+    for words in (
+        "own.toml, given 3 observations: 200 data sets, 600 simulator calls",
+        "Take good: ",
+        "behind",
+        "not compared",
+    ):
         assert words in result.output.replace("\n", "")
     summary = json.loads((out / "comparison.json").read_text(), parse_constant=pytest.fail)
     assert summary["take"] == "good"

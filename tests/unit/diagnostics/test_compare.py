@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -283,6 +285,16 @@ def test_the_result_as_table_summary_file_and_line(tmp_path):
     assert "Take r: " in page
     with pytest.raises(FrozenInstanceError):
         found.take = "p"
+
+
+def test_the_documented_example_runs(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[3] / "docs" / "diagnostics.md").read_text()
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "sf.compare" in code]
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(code, names)
+    assert names["found"].take == "adjusted"
+    assert {path.name for path in (tmp_path / "comparison").iterdir()} == {"comparison.json", "report.html"}
 
 
 def test_the_same_seed_gives_the_same_numbers_and_others_do_not():
