@@ -106,11 +106,11 @@ def simulate(
     return sims
 
 
-def _interrupted(place: Memory | Folder, guard: Guard) -> Interrupted:
+def _interrupted(place: Memory | StoreFilling, guard: Guard) -> Interrupted:
     """How much is done, and where it is."""
     done = count_done(place)
     begun = f"simulating was interrupted after {done:,} of {place.calls.budget:,} simulations"
-    if isinstance(place, Folder):
+    if isinstance(place, StoreFilling):
         return Interrupted(f"{begun}; they are kept in {place.path}. The same call continues.")
     sims = _with_texts(place.simulations(), guard)
     if len(sims.theta) < FEWEST_CASES:
