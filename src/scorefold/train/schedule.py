@@ -1,13 +1,13 @@
 """How long to train, how fast, and with how much weight decay: decided by the validation losses so far, run by run.
 
-The learning rate rises for 100 steps and then stays, until the run no longer gets better: until the last `patience` rounds have
-lowered its best validation loss by less than 0.2 % of what all rounds together have. Then the run goes back to its best weights,
-and the rate falls in a straight line to zero, over a quarter as many rounds as there were before; that is the end. No number of
-steps has to be known beforehand; a limit only makes the fall begin in time.
+The learning rate rises for 100 steps and then stays, until the run no longer gets better: until the last `patience` rounds
+have lowered its best validation loss by less than 0.2 % of what all rounds together have. Then the run goes back to its best
+weights, and the rate falls in a straight line to zero, over a quarter as many rounds as there were before; that is the end. No
+number of steps has to be known beforehand; a limit only makes the fall begin in time.
 
-How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends on
-the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After 20 rounds,
-the value whose members have lowered their loss by the larger share on average is taken by all of them.
+How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
+on the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After 20
+rounds, the value whose members have lowered their loss by the larger share on average is taken by all of them.
 """
 
 from typing import NamedTuple
