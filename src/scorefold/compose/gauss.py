@@ -23,7 +23,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
-FEWEST, MOST = 20, 100_000
+FEWEST_PILOTS, MOST_PILOTS = 20, 100_000
 """Pilot draws: a covariance needs some."""
 
 
@@ -36,8 +36,8 @@ class Gauss:
 
     def __post_init__(self) -> None:
         settings.check(self)
-        if self.pilots != 0 and not FEWEST <= self.pilots <= MOST:
-            raise ScorefoldError(f"expected pilots to be 0 or {FEWEST} to {MOST:,}; got {self.pilots}")
+        if self.pilots != 0 and not FEWEST_PILOTS <= self.pilots <= MOST_PILOTS:
+            raise ScorefoldError(f"expected pilots to be 0 or {FEWEST_PILOTS} to {MOST_PILOTS:,}; got {self.pilots}")
 
     def score(self, sets: SetScores) -> Score:
         """The composed score."""

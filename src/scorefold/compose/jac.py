@@ -20,7 +20,7 @@ from scorefold.compose.sets import Chunk, SetScores
 from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
-SMALLEST = 1e-3
+SMALLEST_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Jac:
                 assert chunk.jacobian is not None
                 slope = (chunk.jacobian + jnp.swapaxes(chunk.jacobian, -1, -2)) / 2
                 e, vectors = jnp.linalg.eigh(jnp.eye(dim) + (1 - gamma) * slope)
-                weights = chunk.real[:, None, None] * gamma / (1 - gamma) / jnp.clip(e, SMALLEST * gamma, gamma)
+                weights = chunk.real[:, None, None] * gamma / (1 - gamma) / jnp.clip(e, SMALLEST_SHARE * gamma, gamma)
                 turned = jnp.einsum("jnba,jnb->jna", vectors, chunk.score)
                 weighted = jnp.einsum("jnab,jnb->na", vectors, weights * turned)
                 return weighted, jnp.einsum("jnab,jnb,jncb->nac", vectors, weights, vectors)

@@ -20,7 +20,7 @@ from scorefold.disk.durable import write_folder
 from scorefold.errors import ModelError
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
-LARGEST = {CONFIG: 2 << 20, WEIGHTS: 1 << 30}
+MOST_BYTES = {CONFIG: 2 << 20, WEIGHTS: 1 << 30}
 """Bytes; Python takes up to 25 times as much for the JSON."""
 
 Migrations = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
@@ -55,8 +55,10 @@ def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mappi
     }
     files = {CONFIG: strict.text({**config, **about}), WEIGHTS: weights}
     for name, content in files.items():
-        if len(content) > LARGEST[name]:
-            raise ModelError(f"expected at most {LARGEST[name]:,} bytes in {name}; got {len(content):,}. Use a smaller model.")
+        if len(content) > MOST_BYTES[name]:
+            raise ModelError(
+                f"expected at most {MOST_BYTES[name]:,} bytes in {name}; got {len(content):,}. Use a smaller model."
+            )
     write_folder(folder, files)
 
 
@@ -70,7 +72,7 @@ def opened(folder: Path, format: Format) -> Iterator[Opened]:
     weights = strict.keys(config.pop("weights", None), ("bytes", "sha256"), "'weights'")
     sha256 = strict.word(weights["sha256"], "the SHA-256", 64)
     with _open(folder / WEIGHTS) as (file, size):
-        if strict.whole(weights["bytes"], "the size of the weights", 10, LARGEST[WEIGHTS]) != size:
+        if strict.whole(weights["bytes"], "the size of the weights", 10, MOST_BYTES[WEIGHTS]) != size:
             raise ModelError(f"expected {weights['bytes']:,} bytes in {WEIGHTS}; got {size:,}. The copy is not complete.")
         header = tensors.read_header(file, size)
         yield Opened(config, header, lambda expected: tensors.read_arrays(file, header, expected, sha256))
@@ -127,8 +129,8 @@ def _open(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         raise ModelError(f"expected {path.name} to be a file that can be read; {error.strerror or error}") from None
     with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST[path.name]:
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES[path.name]:
             raise ModelError(
-                f"expected {path.name} to be a file of at most {LARGEST[path.name]:,} bytes; got {about.st_size:,}"
+                f"expected {path.name} to be a file of at most {MOST_BYTES[path.name]:,} bytes; got {about.st_size:,}"
             )
         yield file, about.st_size

@@ -29,7 +29,7 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
-from scorefold.sample.health import FARTHEST
+from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.sample.nuts import agreement, chain
 from scorefold.sample.variational import Fitted, tail_shape, variational
 from scorefold.score import standardize
@@ -229,7 +229,7 @@ def judged(u: np.ndarray, divergent: np.ndarray, draws: int, key: Key) -> tuple[
     flat = u.reshape(-1, dim)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
     picked = flat[rng.choice(len(flat), draws, replace=False)]
-    diverged = bool(np.abs(picked).max() > FARTHEST)
+    diverged = bool(np.abs(picked).max() > FARTHEST_DRAW)
     count = int(divergent.sum())
     converged = r_hat < R_HAT and ess >= ESS and count <= DIVERGENT * len(flat) and not diverged
     return picked, NutsInfo(r_hat, ess, count, chains, length, converged, diverged)
@@ -280,7 +280,7 @@ def variational_draws(
     if not np.isfinite(u).all():
         raise Diverged("variational inference ran into values that are not numbers. Use sampler='nuts', or train again.")
     shape = tail_shape(log_weights)
-    diverged = bool(np.abs(u).max() > FARTHEST)
+    diverged = bool(np.abs(u).max() > FARTHEST_DRAW)
     return u[:draws], VariationalInfo(shape, bound, shape < TAIL and not diverged, diverged)
 
 

@@ -94,7 +94,7 @@ def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The description without vectors and matrices, and these, all of float64, by their dotted path; the draws with them."""
     description, given = prior.describe(), {}
     for prefix, section in _sections(description):
-        for name in LARGE.get(section["kind"], ()):
+        for name in ARRAY_AXES.get(section["kind"], ()):
             given[prefix + name] = np.array(section.pop(name), np.float64)
     check(_put_back(description, given))
     return description, {**given, **arrays(prior)}
@@ -113,7 +113,7 @@ def shapes(description: Any) -> dict[str, tuple[int, ...]]:
     if kind == "draws":
         found[DRAWS] = (_draw_count(description.get("count")), dim)
     for prefix, section in _sections(description):
-        found |= {prefix + name: (dim,) * axes for name, axes in LARGE.get(section["kind"], {}).items()}
+        found |= {prefix + name: (dim,) * axes for name, axes in ARRAY_AXES.get(section["kind"], {}).items()}
     return found
 
 
@@ -127,7 +127,7 @@ def _put_back(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     """The description with its vectors and matrices, as arrays."""
     whole: dict[str, Any] = {}
     for prefix, section in _sections(description):
-        large = LARGE.get(section["kind"], {})
+        large = ARRAY_AXES.get(section["kind"], {})
         if twice := set(large) & set(section):
             raise _unreadable(f"{', '.join(sorted(twice))} should be among the arrays")
         own = {**section, **{name: arrays[prefix + name] for name in large}}
@@ -206,7 +206,7 @@ PROPOSALS: dict[str, dict[str, int]] = {
     "truncated": {"axes": 2, "low": 1, "high": 1},
 }
 """How many axes of length dim each array of a proposal has."""
-LARGE: dict[str, dict[str, int]] = {
+ARRAY_AXES: dict[str, dict[str, int]] = {
     "multivariate normal": {"mean": 1, "cov": 2},
     "draws": {"mean": 1, "factor": 2},
     **PROPOSALS,

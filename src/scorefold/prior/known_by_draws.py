@@ -29,8 +29,8 @@ from scorefold.types import Float
 Rows = Float[np.ndarray, "count dim"]
 Bounds = Float[np.ndarray, "dim 2"]
 
-FEWEST = 100
-FEWEST_EACH = 10
+FEWEST_DRAWS = 100
+FEWEST_DRAWS_EACH = 10
 """So many draws at least, in all and for each parameter."""
 Y_MAX = 700.0
 """exp(Y_MAX) is finite."""
@@ -143,7 +143,7 @@ def checked_draws(theta: ArrayLike) -> Rows:
             f"expected finite draws; got {np.sum(~np.isfinite(rows).all(axis=1))} of {len(rows)} with NaN or infinity. Leave "
             "them out only if they do not belong to the prior."
         )
-    fewest = max(FEWEST, FEWEST_EACH * rows.shape[1])
+    fewest = max(FEWEST_DRAWS, FEWEST_DRAWS_EACH * rows.shape[1])
     if len(rows) < fewest:
         raise ScorefoldError(
             f"expected at least {fewest} draws for {rows.shape[1]} parameters; got {len(rows)}. Draw more, or write the prior "

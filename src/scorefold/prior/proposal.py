@@ -21,11 +21,11 @@ from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.normal_space import U_MAX, Values
 from scorefold.types import Float
 
-WIDE = 4.0
+UNCUT_SD = 4.0
 """Truncated: beyond that many sd the prior is not cut."""
-FARTHEST = 8.0
+LARGEST_W = 8.0
 """Truncated: no w goes farther, or Φ(w) would be 1."""
-LARGEST_NUMBER = 1e6
+LARGEST_ENTRY = 1e6
 WORST_CONDITION = 1e12
 """What a proposal from a file may hold, in the space where θ is standard normal."""
 
@@ -74,7 +74,7 @@ class GaussianProposal:
     def fault(self) -> str:
         """What is wrong with its numbers, if they come from a file; else nothing."""
         if not _within(self.mean, self.root):
-            return f"a proposal should be within ±{LARGEST_NUMBER:.0e}, where θ is standard normal"
+            return f"a proposal should be within ±{LARGEST_ENTRY:.0e}, where θ is standard normal"
         return "" if np.linalg.cond(self.root, 1) < WORST_CONDITION else "the root of a proposal cannot be inverted"
 
     def describe(self) -> dict[str, Any]:
@@ -91,14 +91,14 @@ class TruncatedProposal:
     low: Float[np.ndarray, "dim"]
     high: Float[np.ndarray, "dim"]
 
-    farthest = FARTHEST
+    farthest = LARGEST_W
 
     def to_w(self, u: Values) -> Values:
         """u ↦ w, outside the box as far as w goes."""
         sign, low, high = self._flipped()
         below, above = special.ndtr(low), special.ndtr(high)
         share = (special.ndtr(sign * (u @ self.axes)) - below) / (above - below)
-        ends = special.ndtr([-FARTHEST, FARTHEST])
+        ends = special.ndtr([-LARGEST_W, LARGEST_W])
         return sign * special.ndtri(np.clip(share, *ends))
 
     def from_w(self, w: Values) -> Values:
@@ -131,12 +131,12 @@ class TruncatedProposal:
 
     def narrow(self) -> np.ndarray:
         """(dim, narrow) directions of w along which this is narrower than the prior."""
-        return np.eye(len(self.low))[:, (self.low > -WIDE) | (self.high < WIDE)]
+        return np.eye(len(self.low))[:, (self.low > -UNCUT_SD) | (self.high < UNCUT_SD)]
 
     def fault(self) -> str:
         """What is wrong with its numbers, if they come from a file; else nothing."""
         if not _within(self.axes, self.low, self.high):
-            return f"a proposal should be within ±{LARGEST_NUMBER:.0e}, where θ is standard normal"
+            return f"a proposal should be within ±{LARGEST_ENTRY:.0e}, where θ is standard normal"
         off = np.abs(self.axes.T @ self.axes - np.eye(len(self.low))).max()
         return "" if off < 1e-6 and (self.low < self.high).all() else "a box should have orthogonal axes, and low below high"
 
@@ -203,4 +203,4 @@ def _log_normal(u: Values) -> np.ndarray | np.float64:
 
 
 def _within(*arrays: np.ndarray) -> bool:
-    return all(bool(np.abs(array).max() <= LARGEST_NUMBER) for array in arrays)
+    return all(bool(np.abs(array).max() <= LARGEST_ENTRY) for array in arrays)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from scorefold.types import Array, Cloud, Float, Scalar
 
-FARTHEST = 15.0
+FARTHEST_DRAW = 15.0
 MOST_STEPS = 10_000
 """At one level; more never ended well."""
 
@@ -66,7 +66,7 @@ def identities(u: Cloud, score: Cloud) -> Identities:
 
 def conclude(u: Cloud, gamma: Array, step: Array, checks: Identities) -> Info:
     """The run's Info, from the final draws and the checks of every level."""
-    diverged = ~jnp.all(jnp.isfinite(u)) | ~jnp.isfinite(checks.q[-1]) | (jnp.max(jnp.abs(u)) > FARTHEST)
+    diverged = ~jnp.all(jnp.isfinite(u)) | ~jnp.isfinite(checks.q[-1]) | (jnp.max(jnp.abs(u)) > FARTHEST_DRAW)
     # A tenth is allowed, and four standard errors of what this many draws can show.
     noise = 4 * jnp.sqrt(jnp.maximum(checks.q[-1], 1.0) / len(u))
     stein_holds = jnp.abs(checks.stein[-1] - 1) < 0.1 + 4 * checks.error[-1]

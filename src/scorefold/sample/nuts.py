@@ -13,7 +13,7 @@ import numpy as np
 
 from scorefold.types import Array, Callable, Float, Key, Scalar, Theta
 
-DEEPEST = 8
+DEEPEST_TREE = 8
 
 
 def chain(
@@ -23,7 +23,7 @@ def chain(
     from numpyro.infer.hmc import hmc
 
     begin, step = hmc(potential, algo="NUTS")
-    state = begin(start, warmup, rng_key=key, dense_mass=True, target_accept_prob=target, max_tree_depth=DEEPEST)
+    state = begin(start, warmup, rng_key=key, dense_mass=True, target_accept_prob=target, max_tree_depth=DEEPEST_TREE)
     state = jax.lax.fori_loop(0, warmup, lambda _, state: step(state), state)
 
     def one(state: Any, _: None) -> tuple[Any, tuple[Theta, Array]]:

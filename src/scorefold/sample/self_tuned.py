@@ -32,7 +32,7 @@ from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 JITTER = 1e-6
 CANDIDATES = 64
 LARGEST_VARIANCE = 2.0
-LONGEST = 10.0
+LARGEST_H = 10.0
 """Of h: a step that forgets everything."""
 
 
@@ -49,8 +49,8 @@ class SelfTuned:
 
     def __post_init__(self) -> None:
         settings.check(self, levels=2, steps=1, last=1)
-        if not 0 < self.h <= LONGEST or max(self.steps, self.last) > MOST_STEPS:
-            raise ScorefoldError(f"expected 0 < h ≤ {LONGEST} and at most {MOST_STEPS:,} steps a level; got {self}")
+        if not 0 < self.h <= LARGEST_H or max(self.steps, self.last) > MOST_STEPS:
+            raise ScorefoldError(f"expected 0 < h ≤ {LARGEST_H} and at most {MOST_STEPS:,} steps a level; got {self}")
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
         """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""

@@ -41,7 +41,7 @@ CELLS = {1: 8, 2: 4}
 """Cells kept apart along an axis, by the number of axes."""
 MOST_TOKENS = 2048
 """Attention compares every token with every other."""
-MOST_LAYERS, WIDEST = 32, 4096
+MOST_EMBEDDING_LAYERS, WIDEST_EMBEDDING = 32, 4096
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Convolution:
             raise ScorefoldError(
                 f"expected at least one layer, channels, kernel and out ≥ 1, and axes 1, 2 or None; got {self}."
             )
-        if len(self.channels) > MOST_LAYERS or max(*self.channels, self.kernel, self.out) > WIDEST:
+        if len(self.channels) > MOST_EMBEDDING_LAYERS or max(*self.channels, self.kernel, self.out) > WIDEST_EMBEDDING:
             raise ScorefoldError(
-                f"expected at most {MOST_LAYERS} layers, and nothing wider than {WIDEST:,}; got {self!s:.200}."
+                f"expected at most {MOST_EMBEDDING_LAYERS} layers, and nothing wider than {WIDEST_EMBEDDING:,}; got {self!s:.200}."
             )
 
     def __call__(self, shape: Shape, key: Key) -> "ConvolutionNetwork":
@@ -122,8 +122,10 @@ class Attention:
 
     def __post_init__(self) -> None:
         settings.check(self)
-        if max(self.width, self.out) > WIDEST or self.layers > MOST_LAYERS:
-            raise ScorefoldError(f"expected at most {MOST_LAYERS} layers, and nothing wider than {WIDEST:,}; got {self}.")
+        if max(self.width, self.out) > WIDEST_EMBEDDING or self.layers > MOST_EMBEDDING_LAYERS:
+            raise ScorefoldError(
+                f"expected at most {MOST_EMBEDDING_LAYERS} layers, and nothing wider than {WIDEST_EMBEDDING:,}; got {self}."
+            )
         if min(self.width, self.heads, self.layers, self.out) < 1 or self.width % (2 * self.heads):
             raise ScorefoldError(f"expected sizes ≥ 1 and a width that 2 · heads divides; got {self}.")
 

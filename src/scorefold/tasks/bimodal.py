@@ -36,7 +36,7 @@ from scorefold.types import Float, Key, Observation, Scalar, Theta
 DIM = 2
 DEPTH = 30.0
 """How far below the maximum log density still counts."""
-COARSEST = 16
+FIRST_CELLS = 16
 """First cells along a side."""
 PAIRS_AT_ONCE = 2**21
 """Points × observations held in memory together."""
@@ -105,8 +105,8 @@ def _cells(x: Observations) -> tuple[Points, float, PerPoint]:
     n = len(x)
     reach = 2 * np.linalg.norm(x, axis=1).sum() / (2 * n + 1)
     half = reach + np.sqrt(reach**2 + DEPTH / (n + 0.5))
-    width = 2 * half / COARSEST
-    ticks = (np.arange(COARSEST) + 0.5) * width - half
+    width = 2 * half / FIRST_CELLS
+    ticks = (np.arange(FIRST_CELLS) + 0.5) * width - half
     centres = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     quarters = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]]) / 2
     while True:

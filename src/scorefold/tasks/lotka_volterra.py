@@ -31,7 +31,7 @@ NOISE = 0.1
 TIMES = tuple(2.1 * i for i in range(10))
 START = (float(np.log(30)), 0.0)
 """log X and log Y at first."""
-LOWEST, HIGHEST = float(np.log(1e-10)), float(np.log(1e4))
+SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES = float(np.log(1e-10)), float(np.log(1e4))
 LOG_MEDIAN, LOG_SD = np.array([-0.125, -3, -0.125, -3]), 0.5
 
 
@@ -43,7 +43,7 @@ def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
 
 def log_species(theta: Theta) -> Float[Array, "x"]:
     """log X at the observed times, then log Y."""
-    return jnp.clip(ode.solve(field, START, TIMES, theta), LOWEST, HIGHEST).ravel()
+    return jnp.clip(ode.solve(field, START, TIMES, theta), SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES).ravel()
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
@@ -62,7 +62,9 @@ def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> 
         solution = integrate.solve_ivp(rates, (TIMES[0], TIMES[-1]), START, "LSODA", TIMES, rtol=1e-8, atol=1e-8)
     if not solution.success:
         return np.full(2 * len(TIMES), np.nan)
-    return np.exp(np.clip(solution.y, LOWEST, HIGHEST).ravel() + NOISE * rng.standard_normal(2 * len(TIMES)))
+    return np.exp(
+        np.clip(solution.y, SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES).ravel() + NOISE * rng.standard_normal(2 * len(TIMES))
+    )
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:

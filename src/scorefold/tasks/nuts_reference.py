@@ -28,7 +28,7 @@ from scorefold.types import Array, Callable, Float, Key, Scalar, Theta, new_key
 
 CHAINS = 4
 WARMUP = 200
-SHORTEST = 700
+SHORTEST_CHAIN = 700
 """Draws a chain; for more than 1,000 draws in all, 0.7 times as many a chain."""
 R_HAT, ESS = 1.01, 1_000
 TARGETS = (0.8, 0.9, 0.97)
@@ -64,7 +64,7 @@ def draw(log_density: LogDensity, data: Data, dim: int, draws: int, seeds: list[
         missing = [i for i, chains in enumerate(found) if chains is None or not chains.good(draws)]
         if not missing:
             break
-        length = max(int(0.7 * draws), SHORTEST) * stretch * 2**attempt
+        length = max(int(0.7 * draws), SHORTEST_CHAIN) * stretch * 2**attempt
         with jax.enable_x64(True):
             keys = jnp.stack([_key(jax.tree.map(itemgetter(i), data), seeds[i], attempt) for i in missing])
             some = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[jnp.array(missing)], data)  # noqa: B023

@@ -46,9 +46,9 @@ TIMES = tuple(17.0 * i for i in range(10))
 START = (float(np.log1p(-1 / POPULATION)), float(-np.log(POPULATION)))
 """log S and log I at first."""
 LOG_MEDIAN, LOG_SD = np.log([0.4, 0.125]), np.array([0.5, 0.2])
-FARTHEST = 8.0
+LARGEST_U = 8.0
 """Prior sds from the median to the envelope's end; 10⁻¹⁵ of the prior lies beyond."""
-COARSEST = 64
+FIRST_CELLS = 64
 ROUNDING = 1e-7
 """More than the solver's error in I, added to its bounds."""
 AT_ONCE = (256, 2048)
@@ -112,8 +112,8 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     if x.min() < 0 or x.max() > ASKED:
         raise ScorefoldError(f"expected between 0 and {ASKED} infected; got {x.min():g} to {x.max():g}.")
     posterior = Posterior(len(x), x.mean(0))
-    corner = np.full(2, FARTHEST)
-    start = envelope.grid(posterior.log_density, posterior.upper_bound, -corner, corner, COARSEST)
+    corner = np.full(2, LARGEST_U)
+    start = envelope.grid(posterior.log_density, posterior.upper_bound, -corner, corner, FIRST_CELLS)
     u = envelope.draw(posterior.log_density, posterior.upper_bound, start, draws, stream(seed, "reference"))
     return _theta(u)
 

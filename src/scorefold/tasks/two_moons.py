@@ -53,7 +53,7 @@ SHORTEST_RADIUS = 0.01
 """Of the reference."""
 LIKELIEST_RADIUS = RADIUS / 2 + np.sqrt(RADIUS**2 / 4 - SPREAD**2)
 """ρ°."""
-COARSEST = 16
+FIRST_CELLS = 16
 """First boxes along a side."""
 PAIRS_AT_ONCE = 2**20
 """Boxes × observations held in memory together."""
@@ -99,7 +99,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
         raise _impossible(posterior.y)
     # What the edge leaves of the triangle has its corner at (-√2, 0), and fills half of this box.
     low, high = np.array([-np.sqrt(2), -np.sqrt(2) - edge]), np.array([edge, np.sqrt(2) + edge])
-    start = envelope.grid(posterior.log_density, posterior.upper_bound, low, high, COARSEST)
+    start = envelope.grid(posterior.log_density, posterior.upper_bound, low, high, FIRST_CELLS)
     w = envelope.draw(posterior.log_density, posterior.upper_bound, start, draws, rng)
     along = -w[:, 0] * rng.choice([-1.0, 1.0], size=draws)
     return np.clip(np.column_stack([along - w[:, 1], along + w[:, 1]]) / np.sqrt(2), -1, 1)

@@ -38,11 +38,11 @@ from scorefold.types import Count, Float, Key, Observation, Scalar, Theta
 BEAM_ENERGY = 40.0
 SLOPE = 2 * np.tanh(10 * (2 * BEAM_ENERGY - 90) / 90)
 """a / G."""
-HIGHEST = 2.0
+LARGEST_G = 2.0
 """Of the prior."""
 HALVINGS = 40
 """Of the interval that holds t; single precision has no more to tell after 26 or so."""
-COARSEST = 64
+FIRST_CELLS = 64
 PAIRS_AT_ONCE = 2**22
 """Points × observations held in memory together."""
 
@@ -82,7 +82,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     x = checked(x_obs, 1)[:, 0]
     if np.abs(x).max() > 1:
         raise ScorefoldError(f"expected cosines, between -1 and 1; got {x[np.argmax(np.abs(x))]:g}.")
-    low, high = np.zeros(1), np.full(1, HIGHEST)
+    low, high = np.zeros(1), np.full(1, LARGEST_G)
 
     def log_density(points: envelope.Points) -> envelope.PerPoint:
         return log_posterior(points[:, 0], x)
@@ -90,7 +90,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     def bound(low: envelope.Points, high: envelope.Points) -> envelope.PerPoint:
         return upper_bound(low[:, 0], high[:, 0], x)
 
-    start = envelope.grid(log_density, bound, low, high, COARSEST)
+    start = envelope.grid(log_density, bound, low, high, FIRST_CELLS)
     return envelope.draw(log_density, bound, start, draws, stream(seed, "reference"))
 
 
@@ -136,7 +136,7 @@ def task() -> Task:
         name="weinberg",
         title="Weinberg, 1-D",
         description="The Fermi constant from the scattering angles of muon pairs. Each angle says little.",
-        prior=Prior({"G": stats.uniform(0, HIGHEST)}),
+        prior=Prior({"G": stats.uniform(0, LARGEST_G)}),
         simulator=Batched(jax.vmap(simulate_one)),
         log_likelihood=log_likelihood,
         reference=reference,

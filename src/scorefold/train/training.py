@@ -14,7 +14,7 @@ from scorefold.types import MAY_BE_NAN, Float, Int
 STEPS_A_ROUND = 50
 MOST_UNSEEN = 20_000
 """Cases that validation looks at."""
-MOST, MOST_RUNS = 10**9, 256
+LARGEST_COUNT, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 
 
@@ -42,12 +42,12 @@ class Training:
                 f"got {self}"
             )
         if (
-            max(counts) > MOST
+            max(counts) > LARGEST_COUNT
             or self.members * len(self.learning_rates) > MOST_RUNS
             or not 0 <= (self.weight_decay or 0) <= 1e3
         ):
             raise ScorefoldError(
-                f"expected at most {MOST_RUNS} members × learning rates, counts up to {MOST:,} and 0 ≤ weight_decay ≤ 1,000; "
+                f"expected at most {MOST_RUNS} members × learning rates, counts up to {LARGEST_COUNT:,} and 0 ≤ weight_decay ≤ 1,000; "
                 f"got {self!s:.300}"
             )
 
