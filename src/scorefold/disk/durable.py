@@ -20,7 +20,9 @@ from pathlib import Path
 
 
 def write_once(path: Path, content: bytes, temporary: Path) -> bool:
-    """Put `content` at `path`; False, and nothing changed, if there is such a file already."""
+    """Put `content` at `path`, whole or not at all, by way of the folder `temporary`; False, with nothing changed, if the file
+    exists.
+    """
     make(path.parent)
     make(temporary)
     while True:
@@ -45,7 +47,7 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
 
 
 def make(folder: Path) -> None:
-    """A folder, and those it is in, that reach the disk."""
+    """Make a folder and those it lies in, where they are missing, so that they are still there after a power cut."""
     if not folder.is_dir():
         make(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -64,7 +66,7 @@ def _link(unnamed: Path, path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Let the folder's entries reach the disk."""
+    """Wait until the names of the files in this folder have reached the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -73,7 +75,7 @@ def sync(folder: Path) -> None:
 
 
 def sweep(temporary: Path) -> int:
-    """Remove what dead writers have left; how many files it was."""
+    """Remove the temporary files that dead writers have left, and return how many there were; those of living writers stay."""
     count = 0
     for path in temporary.glob("*"):
         try:
@@ -92,7 +94,7 @@ def sweep(temporary: Path) -> int:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put these files into a folder of this name, instead of the one that may be there."""
+    """Put these files, by name, into a folder of this name, whole or not at all, in place of the folder that may be there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     hidden = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     part, old = hidden.with_name(hidden.name + ".part"), hidden.with_name(hidden.name + ".old")

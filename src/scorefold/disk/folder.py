@@ -27,7 +27,7 @@ Migrations = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
 
 
 class Format(NamedTuple):
-    """What kind of folder it is."""
+    """The name of a kind of folder, the version that is written now, and how older versions are brought up to it."""
 
     name: str
     version: int
@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A folder whose configuration has been read, and the header of its weights."""
+    """A folder whose configuration and header of weights have been read and checked; its arrays can be read next."""
 
     config: dict[str, Any]
     """What the writer added."""
@@ -46,7 +46,9 @@ class Opened(NamedTuple):
 
 
 def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the folder, whole or not at all."""
+    """Write a folder of this format with the configuration and the arrays, whole or not at all; a ModelError if it is too
+    large.
+    """
     weights = tensors.content(arrays)
     about = {
         "format": format.name,
@@ -64,7 +66,8 @@ def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mappi
 
 @contextmanager
 def opened(folder: Path, format: Format) -> Iterator[Opened]:
-    """A folder of this format, of this version or an older one, with its weights still to be read."""
+    """Open a folder of this format, of this version or an older one, and check all but the weights, which are still to be read.
+    """
     _only_files(folder)
     with _open(folder / CONFIG) as (file, size):
         config = strict.parse(file.read(size + 1), CONFIG)
@@ -79,7 +82,7 @@ def opened(folder: Path, format: Format) -> Iterator[Opened]:
 
 
 def holds(folder: Path, format: Format) -> bool:
-    """Whether there is a folder of this format, as far as its names and the beginning of its configuration tell."""
+    """Whether there is a folder of this format, as far as its file names and the format in its configuration tell."""
     try:
         _only_files(folder)
         with _open(folder / CONFIG) as (file, size):

@@ -36,7 +36,28 @@ class _State(NamedTuple):
 
 @dataclass(frozen=True)
 class Metropolis:
-    """For conservative networks."""
+    """Annealed Langevin steps that are accepted or refused, so that each level's distribution is exact if the run mixes.
+
+    Take it when you want acceptance rates, or no error from the steps' length. It compares densities: train with
+    `sf.NPSE(conservative=True)`, whose score is the gradient of one, and use the rule `Diffused` or `Tempered`. It is slower
+    than `SelfTuned`, and like it moves all draws together; with posteriors that a bounded prior cuts, or modes that lie apart,
+    and very many sets it may not mix, and then `Info` says that it has not converged. The acceptance rates are in
+    `Info.acceptance`.
+
+    Args:
+        levels: How many noise levels to go through, evenly spaced among those that the network was trained with.
+        steps: Steps at each level but the last; their length follows the acceptance rate.
+        last: Steps at the last level, where their length stands still.
+
+    Raises:
+        ScorefoldError: A setting is of the wrong type or out of its range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.samplers.Metropolis()
+        Metropolis(levels=50, steps=4, last=48)
+        >>> method = sf.NPSE(conservative=True, sampler=sf.samplers.Metropolis(last=200))
+    """
 
     levels: int = 50
     steps: int = 4
@@ -52,7 +73,19 @@ class Metropolis:
     def __call__(
         self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count, log_density: LogDensity
     ) -> tuple[Cloud, Info]:
-        """Move the cloud `u` (an even number of draws) from the noisiest level to the first; `levels` in falling t."""
+        """Move a cloud of draws from the noisiest level to the lowest.
+
+        Args:
+            score: The score to follow, `score(u, level, key)`.
+            levels: The noise levels in falling t, stacked.
+            u: Where the draws start, a cloud (draws, dim) of an even number of draws, from the rule's reference distribution.
+            key: The random key; the same one gives the same draws.
+            sets: How many sets the score was composed of; it makes no difference here.
+            log_density: What the score is the gradient of, `log_density(u, level)`, up to a constant.
+
+        Returns:
+            The draws (draws, dim) in the N(0, I) space, and the run's `Info`.
+        """
         halves = u.reshape(2, -1, u.shape[1])
 
         def at_level(u: Array, level: Level, key: Key) -> _State:

@@ -19,7 +19,19 @@ DEEPEST_TREE = 8
 def chain(
     potential: Callable[[Theta], Scalar], warmup: int, length: int, target: float, start: Theta, key: Key
 ) -> tuple[Float[Array, "length dim"], Array]:
-    """One chain after its warm-up, and where it diverged; `target` is the mean acceptance to tune for."""
+    """Run one chain of NUTS.
+
+    Args:
+        potential: The negative log density at one point.
+        warmup: Steps in which step size and metric are tuned, which are then forgotten.
+        length: Steps that are kept.
+        target: The mean acceptance to tune for.
+        start: Where the chain starts.
+        key: The random key.
+
+    Returns:
+        The chain (length, dim), and for each step whether it diverged.
+    """
     from numpyro.infer.hmc import hmc
 
     begin, step = hmc(potential, algo="NUTS")
@@ -34,7 +46,8 @@ def chain(
 
 
 def agreement(u: Float[np.ndarray, "chains length dim"]) -> tuple[float, float]:
-    """The largest split R̂ and the smallest effective sample size."""
+    """The largest split R̂ and the smallest effective sample size over all parameters and their squares, from several chains.
+    """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     followed = np.concatenate([u, (u - u.mean((0, 1))) ** 2], axis=2)

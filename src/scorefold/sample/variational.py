@@ -22,7 +22,7 @@ WEIGHED = 2_000
 
 
 class Fitted(NamedTuple):
-    """The Gaussian's draws, and what is known of it."""
+    """The draws of the fitted Gaussian, and what tells whether it is close to the posterior."""
 
     u: Cloud
     bound: Float[Array, "steps"]
@@ -31,7 +31,18 @@ class Fitted(NamedTuple):
 
 
 def variational(log_density: Callable[[Theta], Scalar], dim: int, draws: int, steps: int, key: Key) -> Fitted:
-    """Fit, then draw."""
+    """Fit a Gaussian to a log density by variational inference, and draw from it.
+
+    Args:
+        log_density: log p(u, x) at one u in the N(0, I) space, up to a constant.
+        dim: The number of parameters.
+        draws: How many draws to make.
+        steps: Steps of Adam.
+        key: The random key.
+
+    Returns:
+        `Fitted`, with the draws, the evidence lower bound at every step and importance weights for `tail_shape`.
+    """
     import numpyro
     from numpyro import distributions as dist
     from numpyro.infer import SVI, Trace_ELBO, autoguide, init_to_value
@@ -52,7 +63,9 @@ def variational(log_density: Callable[[Theta], Scalar], dim: int, draws: int, st
 
 
 def tail_shape(log_weights: Float[np.ndarray, "weighed"]) -> float:
-    """k̂, the generalised Pareto shape of the weights' tail; infinite where a weight is not a number."""
+    """The generalised Pareto shape k̂ of the tail of the importance weights, below 0.7 for a good fit; infinite where a weight
+    is not a number.
+    """
     import arviz
 
     if not np.isfinite(log_weights).all():
