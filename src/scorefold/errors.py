@@ -22,7 +22,7 @@ class SimulatorError(ScorefoldError):
     """The user's simulator raised, or returned something that is not an observation.
 
     A single simulation that fails is left out and counted; this error comes where the simulator cannot work at all, or fails
-    too often to go on. The message holds the simulator's own error. It is a `ScorefoldError`.
+    too often to go on. The message says what the simulator did. It is a `ScorefoldError`.
     """
 
 

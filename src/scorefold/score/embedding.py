@@ -69,9 +69,9 @@ class Convolution:
         >>> sf.embeddings.Convolution()
         Convolution(channels=(16, 32), kernel=5, out=32, axes=None)
         >>> method = sf.NPSE(embedding=sf.embeddings.Convolution(channels=(16, 32, 64), out=64))
-        >>> sf.embeddings.Convolution(channels=())
+        >>> sf.embeddings.Convolution(kernel=2.5)
         Traceback (most recent call last):
-        scorefold.errors.ScorefoldError: expected at least one layer, channels, kernel and out ≥ 1, and axes 1, 2 or None; got Convolution(channels=(), kernel=5, out=32, axes=None).
+        scorefold.errors.ScorefoldError: expected kernel of Convolution to be a whole number; got 2.5
     """
 
     channels: tuple[int, ...] = (16, 32)
@@ -161,9 +161,9 @@ class Attention:
         >>> sf.embeddings.Attention()
         Attention(width=32, heads=4, layers=2, out=32)
         >>> method = sf.NPSE(embedding=sf.embeddings.Attention(layers=4))
-        >>> sf.embeddings.Attention(width=30)
+        >>> sf.embeddings.Attention(width=30)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        scorefold.errors.ScorefoldError: expected sizes ≥ 1 and a width that 2 · heads divides; got Attention(width=30, heads=4, layers=2, out=32).
+        scorefold.errors.ScorefoldError: expected sizes ≥ 1 and a width that 2 · heads divides; got ...
     """
 
     width: int = 32

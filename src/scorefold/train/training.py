@@ -22,17 +22,17 @@ MOST_SKIPPED = 0.01
 class Training:
     """How networks are trained, by any method: `sf.NPSE(training=sf.Training(steps=10_000))`.
 
-    The defaults suit some ten thousand simulations and a few minutes. If every member keeps the weights of its last round (see
-    `History.kept`), training stopped too early: give more `steps`, which often helps most. Training stops by itself when
-    validation has not improved for `patience` rounds, so that too many steps cost little.
+    The defaults below are those of NPSE; other methods have their own, and a `Training` that is given replaces all of them. If
+    every member keeps the weights of its last round (see `History.kept`), training stopped too early: give more `steps`, which
+    often helps most. Training stops by itself when validation has not improved for `patience` rounds.
 
     Args:
-        members: How many networks to train, each validated on another part of the simulations; their scores are averaged, and
-            the spread among them says how far the answer may be off. Fewer are quicker and less accurate.
+        members: How many networks to train, each validated on another part of the simulations; they answer together, and the
+            spread among them says how far the answer may be off. Fewer are quicker and less accurate.
         learning_rates: The rates to try; with several, the one with the lowest validation loss is kept, and the time
             multiplies.
         steps: The most steps of the optimiser that each network takes.
-        batch: How many simulations go into a step.
+        batch: How many training cases, parameters with their observations, go into a step.
         weight_decay: How strongly matrices are pulled to zero in each step (AdamW), from 0 to 1,000. None, the default, lets a
             short trial decide.
         average: The weights are averaged over steps with this share of the past; 0 takes them as they are.
@@ -46,10 +46,9 @@ class Training:
         >>> longer = sf.Training(steps=10_000, members=3)
         >>> sf.NPSE(training=longer).training.steps
         10000
-        >>> sf.Training(steps=0)
+        >>> sf.Training(steps=0.5)
         Traceback (most recent call last):
-            ...
-        scorefold.errors.ScorefoldError: expected members, steps, batch and patience ≥ 1, ...
+        scorefold.errors.ScorefoldError: expected steps of Training to be a whole number; got 0.5
     """
 
     members: int = 5
