@@ -43,7 +43,8 @@ class Tilt(eqx.Module):
         return score
 
     def log_density(self, composed: LogDensity) -> LogDensity:
-        """The composed log density with the log ratio of prior to proposal added, in proportion to γ; its gradient is `score`.
+        """The composed log density with the log ratio of prior to proposal added, in proportion to γ; its
+        gradient is `score`.
         """
 
         def log_density(w: Cloud, level: Level) -> Float[Array, "draws"]:

@@ -66,7 +66,8 @@ def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mappi
 
 @contextmanager
 def opened(folder: Path, format: Format) -> Iterator[Opened]:
-    """Open a folder of this format, of this version or an older one, and check all but the weights, which are still to be read.
+    """Open a folder of this format, of this version or an older one, and check all but the weights, which
+    are still to be read.
     """
     _only_files(folder)
     with _open(folder / CONFIG) as (file, size):

@@ -218,7 +218,8 @@ DRAWS = "draws"
 
 
 def check_proposal(description: Any, dim: int) -> None:
-    """Check that a proposal has the form that its `describe` gives it, for so many parameters, and a map that can be inverted.
+    """Check that a proposal has the form that its `describe` gives it, for so many parameters, and a map
+    that can be inverted.
     """
     kind = description.get("kind") if isinstance(description, Mapping) else None
     if not isinstance(kind, str) or kind not in PROPOSALS:

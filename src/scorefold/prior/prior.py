@@ -164,7 +164,8 @@ class Prior:
 
     @property
     def bounds(self) -> Float[np.ndarray, "dim 2"]:
-        """The support, an array (dim, 2) of the lowest and the highest value of each parameter, infinite where there is none.
+        """The support, an array (dim, 2) of the lowest and the highest value of each parameter, infinite
+        where there is none.
         """
         return self._law.bounds.copy()
 

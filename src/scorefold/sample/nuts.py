@@ -46,7 +46,8 @@ def chain(
 
 
 def agreement(u: Float[np.ndarray, "chains length dim"]) -> tuple[float, float]:
-    """The largest split R̂ and the smallest effective sample size over all parameters and their squares, from several chains.
+    """The largest split R̂ and the smallest effective sample size over all parameters and their squares,
+    from several chains.
     """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 

@@ -191,7 +191,8 @@ class Attention:
 
 
 class AttentionBlock(eqx.Module):
-    """One layer of a transformer: attention, then two linear maps at each token, both after layer normalisation and added to h.
+    """One layer of a transformer: attention, then two linear maps at each token, both after layer
+    normalisation and added to h.
     """
 
     attention: eqx.nn.MultiheadAttention
@@ -265,7 +266,8 @@ class Trainable(eqx.Module):
 
 
 def check_embedding(embedding: Any) -> None:
-    """Refuse, with a ScorefoldError, what is neither None nor a known word, a configured embedding or a function (shape, key).
+    """Refuse, with a ScorefoldError, what is neither None nor a known word, a configured embedding or a
+    function (shape, key).
     """
     if isinstance(embedding, str) and embedding not in EMBEDDINGS:
         raise ScorefoldError(f"unknown embedding {embedding!r:.60}. {closest(embedding[:60], list(EMBEDDINGS))}")

@@ -60,26 +60,28 @@ Shares = Float[np.ndarray, "points times"]
 
 
 def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
-    """The rates of change of log S and log I."""
+    """The rates of change of log S and log I at these logarithms and this θ, as `ode.solve` takes them."""
     log_s, log_i = y
     beta, gamma = theta
     return -beta * jnp.exp(log_i), beta * jnp.exp(log_s) - gamma
 
 
 def log_infected(theta: Theta) -> Float[Array, "times"]:
-    """log I at the observed times."""
+    """log I, the logarithm of the infected share of the population, at the observed times for one θ."""
     return ode.solve(field, START, TIMES, theta)[1]
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """The infected among those tested."""
+    """Simulate one observation (10,) at one θ from one random key: the infected among those tested; NaN where the solver gave
+    up.
+    """
     share = jnp.exp(log_infected(theta))
     infected = jax.random.binomial(key, float(ASKED), jnp.where(jnp.isnan(share), 0, share))
     return jnp.where(jnp.isnan(share), jnp.nan, infected)
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "times"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
     beta, gamma = theta
 
     def rates(t: float, y: np.ndarray) -> list[float]:
@@ -92,7 +94,7 @@ def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> 
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the binomial probabilities' product."""
+    """log p(x|θ) of one observation at one θ: the sum over the times of binomial log probabilities."""
     return (
         jax.scipy.special.gammaln(ASKED + 1.0) * len(TIMES)
         - jnp.sum(jax.scipy.special.gammaln(x + 1) + jax.scipy.special.gammaln(ASKED - x + 1))
@@ -101,13 +103,13 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def log_likelihood_of_mean(theta: Theta, mean: Observation) -> Scalar:
-    """(1/n) Σ_j log p(x_j|θ) up to a constant, from the mean of the x_j."""
+    """(1/n) Σ_j log p(x_j|θ) at one θ, up to a constant, from the mean of the x_j alone."""
     log_share = log_infected(theta)
     return jnp.sum(mean * log_share + (ASKED - mean) * jnp.log1p(-jnp.exp(log_share)))
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection under the envelope."""
+    """Draw θ from the posterior given the observations (n, 10), exactly and independently, by rejection under the envelope."""
     x = checked(x_obs, len(TIMES))
     if x.min() < 0 or x.max() > ASKED:
         raise ScorefoldError(f"expected between 0 and {ASKED} infected; got {x.min():g} to {x.max():g}.")
@@ -119,18 +121,18 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 class Posterior:
-    """The log posterior in the N(0, I) space, and its bound over a box."""
+    """The log posterior in the N(0, I) space given n and the mean of the observations, and its bound over a box."""
 
     def __init__(self, n: int, mean: Float[np.ndarray, "times"]):
         self.n, self.mean = n, mean
 
     def log_density(self, u: Pair) -> PerPoint:
-        """Up to a constant."""
+        """The log posterior at each point u, up to a constant, with the dynamics solved in double precision."""
         share = np.exp(solved(_theta(u))[:, 1])
         return self._log_likelihood(share) - np.sum(u**2, axis=1) / 2
 
     def upper_bound(self, low: Pair, high: Pair) -> PerPoint:
-        """What the log density does not exceed between the corners."""
+        """A number that the log density nowhere exceeds between the corners of each box."""
         least, most = infected_range(_theta(low), _theta(high))
         nearest = np.clip(0, low, high)
         return self._log_likelihood(np.clip(self.mean / ASKED, least, most)) - np.sum(nearest**2, axis=1) / 2
@@ -140,7 +142,7 @@ class Posterior:
 
 
 def infected_range(low: Pair, high: Pair) -> tuple[Shares, Shares]:
-    """The least and the most that I can be at the observed times, over boxes of θ."""
+    """The least and the most that I can be at the observed times, for θ anywhere in each of the boxes."""
     (beta_1, gamma_1), (beta_2, gamma_2) = low.T[..., None], high.T[..., None]
     mild, severe = solved(np.hstack([beta_1, gamma_2])), solved(np.hstack([beta_2, gamma_1]))
     s_0, t = np.exp(START[0]), np.array(TIMES)
@@ -156,7 +158,7 @@ def infected_range(low: Pair, high: Pair) -> tuple[Shares, Shares]:
 
 
 def solved(theta: Pair) -> Float[np.ndarray, "points 2 times"]:
-    """log S and log I in double precision."""
+    """log S and log I (points, 2, times) for many θ, in double precision and a fixed number of θ at a time."""
     size = AT_ONCE[len(theta) > AT_ONCE[0]]
     rows = np.minimum(np.arange(-(-len(theta) // size) * size), len(theta) - 1).reshape(-1, size)
     with jax.enable_x64(True):
@@ -174,7 +176,9 @@ def _theta(u: Pair) -> Pair:
 
 
 def task() -> Task:
-    """SIR."""
+    """The task of an epidemic's contact and recovery rate (SIR), from ten counts: fast epidemics are rare under the prior, and
+    hard.
+    """
     beta, gamma = (stats.lognorm(sd, scale=np.exp(median)) for sd, median in zip(LOG_SD, LOG_MEDIAN, strict=True))
     return Task(
         name="sir",

@@ -63,12 +63,12 @@ PerPoint = Float[np.ndarray, "points"]
 
 
 def place(theta: Theta) -> Float[Array, "2"]:
-    """w."""
+    """w, where the half-moon of θ lies; θ enters the likelihood through it alone."""
     return jnp.stack([-jnp.abs(theta[0] + theta[1]), theta[1] - theta[0]]) / np.sqrt(2)
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation."""
+    """Simulate one observation of shape (2,) at one θ from one random key, in JAX."""
     key_angle, key_radius = jax.random.split(key)
     angle = jax.random.uniform(key_angle, minval=-np.pi / 2, maxval=np.pi / 2)
     radius = RADIUS + SPREAD * jax.random.normal(key_radius)
@@ -76,14 +76,14 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
     angle, radius = rng.uniform(-np.pi / 2, np.pi / 2), rng.normal(RADIUS, SPREAD)
     w = np.array([-np.abs(theta[0] + theta[1]), theta[1] - theta[0]]) / np.sqrt(2)
     return radius * np.array([np.cos(angle), np.sin(angle)]) + OFFSET + w
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ); -∞ beyond the half-moon's edge."""
+    """log p(x|θ) of one observation at one θ; -∞ beyond the half-moon's straight edge."""
     q = x - jnp.asarray(OFFSET, x.dtype) - place(theta)
     inside = q[0] > 0
     rho = jnp.hypot(jnp.where(inside, q[0], 1.0), q[1])
@@ -92,7 +92,9 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection under the envelope, each on either side by the toss of a coin."""
+    """Draw θ from the posterior given the observations (n, 2), exactly and independently, by rejection under the envelope, on
+    either side by the toss of a coin.
+    """
     posterior, rng = Posterior(checked(x_obs, 2) - OFFSET), stream(seed, "reference")
     edge = min(0.0, posterior.y[:, 0].min())
     if edge <= -np.sqrt(2):
@@ -106,18 +108,20 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 class Posterior:
-    """The log posterior of w, and its bound over a box."""
+    """The log posterior of w given the observations, and its bound over a box."""
 
     def __init__(self, y: Float[np.ndarray, "obs 2"]):
         self.y = y
 
     def log_density(self, w: Points) -> PerPoint:
-        """ℓ(w) up to a constant; -∞ where the prior or a radius rules w out. The box that w is in keeps to the edge."""
+        """ℓ(w) at each point, up to a constant; -∞ where the prior or a radius rules w out. The box that w is in keeps to the
+        edge.
+        """
         value = self._over_observations(lambda w: _summed(self._distances(w)), w)
         return np.where(np.abs(w[:, 1]) <= np.sqrt(2) + w[:, 0], value, -np.inf)
 
     def upper_bound(self, low: Points, high: Points) -> PerPoint:
-        """What ℓ does not exceed between the corners."""
+        """A number that ℓ nowhere exceeds between the corners of each box."""
         bound = self._over_observations(lambda ends: self._bound(ends[:, :2], ends[:, 2:]), np.hstack([low, high]))
         within_prior = np.abs(np.clip(0, low[:, 1], high[:, 1])) <= np.sqrt(2) + high[:, 0]
         return np.where(within_prior, bound, -np.inf)
@@ -166,7 +170,7 @@ def _impossible(y: Float[np.ndarray, "obs 2"]) -> ScorefoldError:
 
 
 def task() -> Task:
-    """Two moons."""
+    """The task of two moons: a posterior of two thin crescents, mirror images that may touch."""
     return Task(
         name="two_moons",
         title="Two moons, 2-D",
