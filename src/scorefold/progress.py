@@ -14,9 +14,7 @@ Report = Callable[[str], None]
 
 @contextmanager
 def bar(title: str, total: int, show: bool) -> Iterator[Report]:
-    """Show a bar over `total` units of work with the time left; the function it gives is called after each
-    with a text to show.
-    """
+    """Show a bar over `total` units of work with the time left; call what it gives after each unit, with a text to show."""
     if not show:
         yield lambda text: None
         return
@@ -79,9 +77,7 @@ def gauge(title: str, total: int, done: int, show: bool) -> Iterator[Callable[[i
 
 
 def record_time(seconds: dict[str, float], name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call the function with the arguments that follow, put down under `name` the seconds it took, and
-    return what it returned.
-    """
+    """Call the function with the arguments that follow, note the seconds it took under `name`, and return its result."""
     started = time.perf_counter()
     value = function(*args, **kwargs)
     seconds[name] = time.perf_counter() - started

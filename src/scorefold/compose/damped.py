@@ -101,9 +101,7 @@ class Damped:
         return score
 
     def reference_sd(self, sets: Count) -> float | Scalar:
-        """The sd that a cloud starts with at the noisiest level, for so many sets; here the composed score
-        is that of N(0, I).
-        """
+        """The sd that a cloud starts with at the noisiest level: 1, as the composed score is that of N(0, I) there."""
         return 1.0
 
 

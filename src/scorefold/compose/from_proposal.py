@@ -35,7 +35,7 @@ class Tilt(eqx.Module):
     root: Float[Array, "dim dim"]
 
     def score(self, composed: Score) -> Score:
-        """The composed score with the difference between the prior's score and the proposal's added, in proportion to γ."""
+        """The composed score plus γ times the difference between the prior's score and the proposal's."""
 
         def score(w: Cloud, level: Level, key: Key) -> Cloud:
             return composed(w, level, key) + level.gamma * (w - (self.mean + w @ self.root.T) @ self.root)
@@ -43,9 +43,7 @@ class Tilt(eqx.Module):
         return score
 
     def log_density(self, composed: LogDensity) -> LogDensity:
-        """The composed log density with the log ratio of prior to proposal added, in proportion to γ; its
-        gradient is `score`.
-        """
+        """The composed log density plus γ times the log ratio of prior to proposal; its gradient is `score`."""
 
         def log_density(w: Cloud, level: Level) -> Float[Array, "draws"]:
             u = self.mean + w @ self.root.T

@@ -28,9 +28,9 @@ class Jac:
     """A weighted sum that is right where each set's posterior is locally Gaussian (JAC, Linhart et al., 2024).
 
     Take it to reverse a diffusion with several sets, with `Ancestral`, `DDIM` or `ProbabilityFlow`, where posteriors are too
-    far from Gaussians for `Gauss`: it measures each set's width at every draw and level, by the derivative of its score. That
-    costs two to three times the number of parameters as much as a plain sum, and amplifies a network's errors: for many sets,
-    or with a network that is not well trained, leave the rule out. It needs a prior with a known density. It has no settings.
+    far from Gaussians for `Gauss`: it measures each set's width at every draw and level, by the derivative of its score. For
+    each parameter that costs two to three times as much as a plain sum, and it amplifies a network's errors: for many sets, or
+    with a network that is not well trained, leave the rule out. It needs a prior with a known density. It has no settings.
 
     Example:
         >>> import scorefold as sf
@@ -71,7 +71,5 @@ class Jac:
         return score
 
     def reference_sd(self, sets: Count) -> float | Scalar:
-        """The sd that a cloud starts with at the noisiest level, for so many sets; here the composed score
-        is that of N(0, I).
-        """
+        """The sd that a cloud starts with at the noisiest level: 1, as the composed score is that of N(0, I) there."""
         return 1.0

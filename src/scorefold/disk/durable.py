@@ -21,7 +21,7 @@ from pathlib import Path
 
 def write_once(path: Path, content: bytes, temporary: Path) -> bool:
     """Put `content` at `path`, whole or not at all, by way of the folder `temporary`; False, with nothing changed, if the file
-    exists.
+    exists. Several processes may try at once: one of them writes.
     """
     make(path.parent)
     make(temporary)
@@ -47,7 +47,9 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
 
 
 def make(folder: Path) -> None:
-    """Make a folder and those it lies in, where they are missing, so that they are still there after a power cut."""
+    """Make a folder and those it lies in, where they are missing, so that they are still there after a power cut: each new one
+    is synced to the disk with the folder around it.
+    """
     if not folder.is_dir():
         make(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -66,7 +68,9 @@ def _link(unnamed: Path, path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Wait until the names of the files in this folder have reached the disk."""
+    """Wait until the names of the files in this folder have reached the disk, without which a synced file may be nameless after
+    a power cut.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -75,7 +79,10 @@ def sync(folder: Path) -> None:
 
 
 def sweep(temporary: Path) -> int:
-    """Remove the temporary files that dead writers have left, and return how many there were; those of living writers stay."""
+    """Remove the temporary files that dead writers have left, and return how many there were.
+
+    A writer holds a lock on its file, so that those of living ones are told and stay.
+    """
     count = 0
     for path in temporary.glob("*"):
         try:
@@ -94,7 +101,10 @@ def sweep(temporary: Path) -> int:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put these files, by name, into a folder of this name, whole or not at all, in place of the folder that may be there."""
+    """Put these files, by name, into a folder of this name, whole or not at all, in place of the folder that may be there.
+
+    After an error the old folder is back in its place.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     hidden = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     part, old = hidden.with_name(hidden.name + ".part"), hidden.with_name(hidden.name + ".old")

@@ -27,7 +27,9 @@ Migrations = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
 
 
 class Format(NamedTuple):
-    """The name of a kind of folder, the version that is written now, and how older versions are brought up to it."""
+    """The name of a kind of folder, the version that is written now, and how older versions are brought up to it, one version
+    at a time.
+    """
 
     name: str
     version: int
@@ -46,8 +48,9 @@ class Opened(NamedTuple):
 
 
 def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a folder of this format with the configuration and the arrays, whole or not at all; a ModelError if it is too
-    large.
+    """Write a folder of this format with the configuration and the arrays, whole or not at all.
+
+    Sizes, the version and a SHA-256 are added; what would be too large to be read again is a ModelError.
     """
     weights = tensors.content(arrays)
     about = {
@@ -66,8 +69,9 @@ def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mappi
 
 @contextmanager
 def opened(folder: Path, format: Format) -> Iterator[Opened]:
-    """Open a folder of this format, of this version or an older one, and check all but the weights, which
-    are still to be read.
+    """Open a folder of this format, of this version or an older one, and check all but the weights, which are still to be read.
+
+    A folder that is anything else is a ModelError, which says why.
     """
     _only_files(folder)
     with _open(folder / CONFIG) as (file, size):
@@ -83,7 +87,9 @@ def opened(folder: Path, format: Format) -> Iterator[Opened]:
 
 
 def holds(folder: Path, format: Format) -> bool:
-    """Whether there is a folder of this format, as far as its file names and the format in its configuration tell."""
+    """Whether there is a folder of this format, as far as its file names and the format in its configuration tell; whether it
+    can be loaded only `opened` says.
+    """
     try:
         _only_files(folder)
         with _open(folder / CONFIG) as (file, size):

@@ -15,12 +15,17 @@ LONGEST_NUMBER = 40
 
 
 def text(value: Mapping[str, Any]) -> bytes:
-    """The object as JSON in UTF-8 with sorted keys, so that equal values have equal bytes."""
+    """The object as JSON in UTF-8 with sorted keys, so that equal values have equal bytes.
+
+    NaN and infinity are refused, as JSON has no word for them.
+    """
     return json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def parse(content: bytes, what: str) -> dict[str, Any]:
-    """The JSON object that `content` holds; anything that is not strict JSON is a ModelError, which calls it by `what`."""
+    """The JSON object that `content` holds; anything that is not strict JSON (a key twice, NaN, a list, too deep a nest) is a
+    ModelError, which calls it by `what`.
+    """
     try:
         value = json.loads(
             content.decode("utf-8"),

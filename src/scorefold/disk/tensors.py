@@ -59,7 +59,10 @@ class Header(NamedTuple):
 
 
 def content(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of a safetensors file that holds these arrays; a ModelError for types that it cannot hold."""
+    """The bytes of a safetensors file that holds these arrays; arrays of other types than `TYPES` are a ModelError.
+
+    The same arrays give the same bytes.
+    """
     for name, array in arrays.items():
         if array.dtype not in TYPES.values():
             raise ModelError(f"expected arrays of type {', '.join(TYPES)}; {name} is {array.dtype}")
@@ -67,7 +70,9 @@ def content(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def read_header(file: BinaryIO, size: int) -> Header:
-    """Read the header of a file of `size` bytes, and check that the arrays it names fill the file exactly."""
+    """Read the header of a file of `size` bytes, and check that the arrays it names fill the file exactly, one after the other;
+    nothing is allocated for them yet.
+    """
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or not 2 <= length <= min(LONGEST_HEADER, size - 8):
@@ -103,7 +108,9 @@ def _entry(name: str, entry: object) -> tuple[int, int, Spec]:
 
 
 def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sha256: str) -> Arrays:
-    """Read the arrays, once the header names exactly the expected ones; checked for finite numbers and for the SHA-256."""
+    """Read the arrays, once the header names exactly the expected ones; every number is checked to be finite where it should
+    be, and all of them by the SHA-256. A ModelError says what is wrong.
+    """
     compare(header.arrays, expected)
     digest = hashlib.sha256(header.raw)
     arrays = {}

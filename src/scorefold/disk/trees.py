@@ -17,7 +17,7 @@ def named(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def arrays_of(tree: Any, prefix: str = "") -> Arrays:
-    """The leaves of a tree as NumPy arrays, by their dotted path with `prefix` in front."""
+    """The leaves of a tree as NumPy arrays, by their dotted path with `prefix` in front; `filled` puts them back."""
     return {name: np.asarray(leaf) for name, leaf in named(tree, prefix).items()}
 
 

@@ -218,9 +218,7 @@ DRAWS = "draws"
 
 
 def check_proposal(description: Any, dim: int) -> None:
-    """Check that a proposal has the form that its `describe` gives it, for so many parameters, and a map
-    that can be inverted.
-    """
+    """Check that a proposal has the form that `describe` gives it, for `dim` parameters, and a map that can be inverted."""
     kind = description.get("kind") if isinstance(description, Mapping) else None
     if not isinstance(kind, str) or kind not in PROPOSALS:
         raise _unreadable(f"a proposal is an object whose kind is one of {', '.join(PROPOSALS)}, not {description!r:.60}")

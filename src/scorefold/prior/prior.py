@@ -145,8 +145,9 @@ class Prior:
 
     @property
     def has_density(self) -> bool:
-        """Whether p(θ) is known, so that u is N(0, I). If not, the prior is known from draws, u is only whitened, and its
-        diffused score is learned.
+        """Whether p(θ) is known, so that u is N(0, I).
+
+        If not, the prior is known from draws, u is only whitened, and its diffused score is learned.
         """
         return not isinstance(self._law, Whitened)
 
@@ -164,9 +165,7 @@ class Prior:
 
     @property
     def bounds(self) -> Float[np.ndarray, "dim 2"]:
-        """The support, an array (dim, 2) of the lowest and the highest value of each parameter, infinite
-        where there is none.
-        """
+        """The support, an array (dim, 2) of each parameter's lowest and highest value, infinite where there is none."""
         return self._law.bounds.copy()
 
     def to_normal(self, theta: ArrayLike) -> Values:

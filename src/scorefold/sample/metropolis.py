@@ -23,7 +23,7 @@ from scorefold.sample.self_tuned import preconditioner
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 WANTED = 0.7
-LARGEST_H, SMALLEST_H = 1.0, 0.01
+LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H = 1.0, 0.01
 SPREAD = 30.0
 """The longest step of a move over the shortest."""
 
@@ -46,8 +46,8 @@ class Metropolis:
 
     Args:
         levels: How many noise levels to go through, evenly spaced among those that the network was trained with.
-        steps: Steps at each level but the last; their length follows the acceptance rate.
-        last: Steps at the last level, where their length stands still.
+        steps: Steps at each level; from level to level their length follows the acceptance rate.
+        last: Further steps at the last level, all of one length.
 
     Raises:
         ScorefoldError: A setting is of the wrong type or out of its range.
@@ -104,10 +104,10 @@ class Metropolis:
         def anneal(carry: tuple[Array, Scalar], at: tuple[Level, Key]) -> tuple[tuple[Array, Scalar], tuple]:
             (u, h), (level, key) = carry, at
             (state, _, _), rates = jax.lax.scan(step, (at_level(u, level, key), level, h), jax.random.split(key, self.steps))
-            followed = jnp.clip(h * jnp.exp(2 * (jnp.mean(rates) - WANTED)), SMALLEST_H, LARGEST_H)
+            followed = jnp.clip(h * jnp.exp(2 * (jnp.mean(rates) - WANTED)), SMALLEST_PROPOSED_H, LARGEST_PROPOSED_H)
             return (state.u, followed), (h, jnp.mean(rates), _checks(state))
 
-        start = (halves, jnp.asarray(LARGEST_H, u.dtype))
+        start = (halves, jnp.asarray(LARGEST_PROPOSED_H, u.dtype))
         (halves, h), (size, rates, checks) = jax.lax.scan(anneal, start, (levels, jax.random.split(key, len(levels.t))))
         lowest = jax.tree.map(lambda v: v[-1], levels)
         keys = jax.random.split(jax.random.fold_in(key, 1), self.last)

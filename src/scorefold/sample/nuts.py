@@ -46,9 +46,7 @@ def chain(
 
 
 def agreement(u: Float[np.ndarray, "chains length dim"]) -> tuple[float, float]:
-    """The largest split R̂ and the smallest effective sample size over all parameters and their squares,
-    from several chains.
-    """
+    """The largest split R̂ and the smallest effective sample size of several chains, over parameters and their squares."""
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     followed = np.concatenate([u, (u - u.mean((0, 1))) ** 2], axis=2)

@@ -43,15 +43,15 @@ class SelfTuned:
     Take it unless you have a reason not to: it follows any rule's score, needs no tuning to the number of observations or to
     the task, and with exact scores and the rules that add scores it is the most accurate sampler here. Its steps are exact for
     a Gaussian posterior. If `Info` says that a run has not converged, or modes come out too wide, try more levels or steps, or
-    a smaller `h`; the time grows in proportion to levels × steps. For one set `Ancestral` reverses the diffusion itself, which
-    is better still.
+    a smaller `h`; the time grows in proportion to levels × steps + last. For one set `Ancestral` reverses the diffusion itself,
+    which is better still.
 
     Args:
         levels: How many noise levels to go through, evenly spaced among those that the network was trained with.
-        steps: Langevin steps at each level but the last.
+        steps: Langevin steps at each level.
         h: The length of a step, above 0 and at most 10: a draw forgets all but e^{-h} of where it was. Small steps are more
             exact where the posterior is not Gaussian, and need more of them.
-        last: Langevin steps at the last level, where `h` shrinks to an eighth.
+        last: Further Langevin steps at the last level, in which `h` shrinks to an eighth.
 
     Raises:
         ScorefoldError: A setting is of the wrong type or out of its range.

@@ -50,8 +50,8 @@ class Convolution:
 
     Take it for series of any length, (time,) or (time, channels), and for images, (height, width) or (height, width, channels).
     It keeps averages over everything at each scale and, of the last layer, averages over a few cells: what kind of noise there
-    is, and roughly where something happened. If the order of far apart events matters, or steps that are not evenly spaced in
-    time, try `Attention`. Observations that are vectors of a few features need no embedding.
+    is, and roughly where something happened. Where far apart positions belong together, try `Attention`. Observations that are
+    vectors of a few features need no embedding.
 
     Args:
         channels: How many channels each layer has; one layer for each entry, and every layer halves the resolution.
@@ -191,9 +191,7 @@ class Attention:
 
 
 class AttentionBlock(eqx.Module):
-    """One layer of a transformer: attention, then two linear maps at each token, both after layer
-    normalisation and added to h.
-    """
+    """One layer of a transformer: attention, then two linear maps at each token, both after layer normalisation."""
 
     attention: eqx.nn.MultiheadAttention
     norms: tuple[eqx.nn.LayerNorm, eqx.nn.LayerNorm]
@@ -266,9 +264,7 @@ class Trainable(eqx.Module):
 
 
 def check_embedding(embedding: Any) -> None:
-    """Refuse, with a ScorefoldError, what is neither None nor a known word, a configured embedding or a
-    function (shape, key).
-    """
+    """Refuse with a ScorefoldError what is not None, a known word, a configured embedding or a function (shape, key)."""
     if isinstance(embedding, str) and embedding not in EMBEDDINGS:
         raise ScorefoldError(f"unknown embedding {embedding!r:.60}. {closest(embedding[:60], list(EMBEDDINGS))}")
     if (

@@ -71,12 +71,18 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "10"], rng: np.random.Generator) -> Float[np.ndarray, "10"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return (rng.uniform(size=BINS) < 1 / (1 + np.exp(-V @ theta))) @ V
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ, which is a vector of sufficient statistics."""
+    """log p(x|θ) of one observation at one θ, which is a vector of sufficient statistics.
+
+    It is there to check against; no method sees it.
+    """
     return jnp.sum(theta * x) - jnp.sum(jax.nn.softplus(_times(V, theta)))
 
 
@@ -101,7 +107,10 @@ def statistics(x_obs: np.ndarray) -> nuts.Data:
 
 
 def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
-    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed."""
+    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed.
+
+    `reference` does so for one.
+    """
     data = tuple(map(np.stack, zip(*map(statistics, x_obs), strict=True)))
     drawn = nuts.draw(log_posterior, data, DIM, draws, seeds)
     return [chains._replace(draws=chains.draws @ ROOT.T) for chains in drawn]
@@ -109,15 +118,15 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
 
 @stored.kept("bernoulli_glm", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
-    """Draw θ from the posterior given the observations (n, 10), by NUTS; chains that disagree are refused, and draws are kept
-    in a cache.
+    """Draw θ from the posterior given the observations (n, 10), by NUTS; chains that disagree are refused with a
+    ScorefoldError. Draws are kept in a cache, as they take a while.
     """
     return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:
     """The task of a neuron's offset and filter (Bernoulli GLM): ten correlated parameters, one mode, little said by each
-    observation.
+    observation. The reference is drawn by NUTS.
     """
     return Task(
         name="bernoulli_glm",

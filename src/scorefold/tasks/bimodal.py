@@ -47,19 +47,25 @@ PerPoint = Float[np.ndarray, "points"]
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """Simulate one observation of shape (2,) at one θ from one random key, in JAX."""
+    """Simulate one observation of shape (2,) at one θ from one random key, in JAX. The task's simulator is `jax.vmap` of it."""
     key_sign, key_noise = jax.random.split(key)
     sign = jax.random.rademacher(key_sign, dtype=theta.dtype)
     return sign * theta + jax.random.normal(key_noise, (DIM,)) / jnp.sqrt(2)
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return rng.choice([-1.0, 1.0]) * theta + rng.standard_normal(DIM) / np.sqrt(2)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ: the logarithm of the sum of its two components."""
+    """log p(x|θ) of one observation at one θ: the logarithm of the sum of its two components.
+
+    It is there to check against; no method sees it.
+    """
     return jnp.logaddexp(-jnp.sum((x - theta) ** 2), -jnp.sum((x + theta) ** 2)) - jnp.log(2 * jnp.pi)
 
 
@@ -70,7 +76,7 @@ def single_posterior(x: Observation) -> GaussianMixture:
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
     """Draw θ from the posterior given the observations (n, 2), exactly and independently, by rejection under the grid's
-    envelope.
+    envelope. Observations of another shape, or that are not finite, are a ScorefoldError.
     """
     x = checked(x_obs, DIM)
     rng = stream(seed, "reference")
@@ -123,7 +129,10 @@ def _cells(x: Observations) -> tuple[Points, float, PerPoint]:
 
 
 def task() -> Task:
-    """The task of a mean known up to its sign: two modes of equal weight, which a sampler must both find."""
+    """The task of a mean known up to its sign: two modes of equal weight, which a sampler must both find.
+
+    Exact scores are known, and the reference is drawn from a grid.
+    """
     return Task(
         name="bimodal",
         title="Two modes, 2-D",

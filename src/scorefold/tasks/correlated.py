@@ -50,19 +50,22 @@ GRID_REACH, GRID_STEP = 9.0, 1 / 256
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """Simulate one observation of shape (5,) at one θ from one random key, in JAX."""
+    """Simulate one observation of shape (5,) at one θ from one random key, in JAX. The task's simulator is `jax.vmap` of it."""
     key_common, key_own = jax.random.split(key)
     return theta + A * jax.random.normal(key_common) + B * jax.random.normal(key_own, (DIM,))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return theta + A * rng.standard_normal() + B * rng.standard_normal(DIM)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     """log p(x|θ) of one observation at one θ: log N(x | θ, S), with the inverse and the determinant of S = b² I + a² 11ᵀ
-    written out.
+    written out. It is there to check against; no method sees it.
     """
     r, whole = x - theta, B**2 + DIM * A**2
     distance = (jnp.sum(r**2) - A**2 / whole * jnp.sum(r) ** 2) / B**2
@@ -145,7 +148,7 @@ def _where_z_is(theta: Float[Array, "dim nodes"], weights: Float[Array, "nodes"]
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
     """Draw θ from the posterior given the observations (n, 5), independently: z from its posterior on a grid, then every θ_i
-    given z.
+    given z. Observations of another shape, or that are not finite, are a ScorefoldError.
     """
     x = checked(x_obs, DIM)
     mean, a, b = x.mean(0), A / np.sqrt(len(x)), B / np.sqrt(len(x))
@@ -176,8 +179,9 @@ def _grid_of_z(mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.n
 
 
 def task() -> Task:
-    """The task of a mean under correlated noise in a box: the prior's bounds cut the posterior, which
-    Gaussian rules get wrong.
+    """The task of a mean under correlated noise in a box: the prior's bounds cut the posterior, which Gaussian rules get wrong.
+
+    Exact scores are known, by integrals.
     """
     return Task(
         name="correlated",

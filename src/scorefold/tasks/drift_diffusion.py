@@ -111,7 +111,10 @@ def _term(k: int, j: float) -> float:
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ, the density of (reaction time, choice); -∞ where the time is t0 or less."""
+    """log p(x|θ) of one observation at one θ, the density of (reaction time, choice); -∞ where the time is t0 or less.
+
+    It is there to check against; no method sees it.
+    """
     v, a, w, t0 = theta
     above = x[1] > 0.5
     return first_passage.log_density(x[0] - t0, jnp.where(above, -v, v), a, jnp.where(above, 1 - w, w))
@@ -144,7 +147,10 @@ def statistics(x_obs: np.ndarray, rows: int) -> nuts.Data:
 
 
 def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
-    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed."""
+    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed.
+
+    `reference` does so for one.
+    """
     rows = 1 << (max(map(len, x_obs)) - 1).bit_length()  # a power of two: every size is a compilation
     data = tuple(map(np.stack, zip(*(statistics(x, rows) for x in x_obs), strict=True)))
     drawn = nuts.draw(log_posterior, data, len(LOW), draws, seeds, STRETCH)
@@ -156,15 +162,16 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
 
 @stored.kept("drift_diffusion", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
-    """Draw θ from the posterior given the observations (n, 2), by NUTS; chains that disagree are refused, and draws are kept in
-    a cache.
+    """Draw θ from the posterior given the observations (n, 2), by NUTS; chains that disagree are refused with a ScorefoldError.
+
+    Draws are kept in a cache, as they take a while.
     """
     return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:
     """The task of a choice between two (drift diffusion): four parameters, and a likelihood that is zero before the
-    non-decision time.
+    non-decision time. The reference is drawn by NUTS.
     """
     ends = zip(NAMES, LOW, HIGH, strict=True)
     return Task(

@@ -25,17 +25,26 @@ VARIANCES = np.linspace(0.6, 1.4, DIM)
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """Simulate one observation of shape (10,) at one θ from one random key, in JAX."""
+    """Simulate one observation of shape (10,) at one θ from one random key, in JAX.
+
+    The task's simulator is `jax.vmap` of it.
+    """
     return theta + jnp.sqrt(VARIANCES) * jax.random.normal(key, (DIM,))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return theta + np.sqrt(VARIANCES) * rng.standard_normal(DIM)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ: log N(x | θ, Σ) with the diagonal Σ of this task."""
+    """log p(x|θ) of one observation at one θ: log N(x | θ, Σ) with the diagonal Σ of this task.
+
+    It is there to check against; no method sees it.
+    """
     return jax.scipy.stats.norm.logpdf(x, theta, jnp.sqrt(VARIANCES)).sum()
 
 
@@ -46,7 +55,10 @@ def single_posterior(x: Observation) -> GaussianMixture:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Draw θ from the posterior given the observations (n, 10), which is conjugate: a Gaussian that is written down."""
+    """Draw θ from the posterior given the observations (n, 10), which is conjugate: a Gaussian that is written down.
+
+    Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x = checked(x_obs, DIM)
     precision = 1 + len(x) / VARIANCES
     mean = x.sum(0) / VARIANCES / precision
@@ -59,7 +71,10 @@ def standard_normal_prior(dim: int) -> Prior:
 
 
 def task() -> Task:
-    """The task of a Gaussian mean (G-G): everything is Gaussian, so that what is wrong is the network or the sampler."""
+    """The task of a Gaussian mean (G-G): everything is Gaussian, so that what is wrong is the network or the sampler.
+
+    Exact scores are known, and the reference is conjugate.
+    """
     return Task(
         name="gaussian",
         title="Gaussian, 10-D (G-G)",

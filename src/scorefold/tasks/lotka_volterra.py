@@ -52,7 +52,10 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> Float[np.ndarray, "20"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     alpha, beta, gamma, delta = theta
 
     def rates(t: float, y: np.ndarray) -> list[float]:
@@ -68,7 +71,10 @@ def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> 
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ: the sum over all counts of their log-normal log densities."""
+    """log p(x|θ) of one observation at one θ: the sum over all counts of their log-normal log densities.
+
+    It is there to check against; no method sees it.
+    """
     return jnp.sum(jax.scipy.stats.norm.logpdf(jnp.log(x), log_species(theta), NOISE) - jnp.log(x))
 
 
@@ -88,7 +94,10 @@ def statistics(x_obs: np.ndarray) -> nuts.Data:
 
 
 def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
-    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed."""
+    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed.
+
+    `reference` does so for one.
+    """
     data = tuple(map(np.stack, zip(*map(statistics, x_obs), strict=True)))
     drawn = nuts.draw(log_posterior, data, len(LOG_MEDIAN), draws, seeds)
     return [chains._replace(draws=np.exp(LOG_MEDIAN + LOG_SD * chains.draws)) for chains in drawn]
@@ -96,15 +105,16 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
 
 @stored.kept("lotka_volterra", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
-    """Draw θ from the posterior given the observations (n, 20), by NUTS; chains that disagree are refused, and draws are kept
-    in a cache.
+    """Draw θ from the posterior given the observations (n, 20), by NUTS; chains that disagree are refused with a
+    ScorefoldError. Draws are kept in a cache, as they take a while.
     """
     return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:
-    """The task of prey and predators (Lotka–Volterra): posteriors are very narrow against the prior, which
-    asks for refinement.
+    """The task of prey and predators (Lotka–Volterra): posteriors are very narrow against the prior, which asks for refinement.
+
+    The reference is drawn by NUTS.
     """
     medians = zip(("alpha", "beta", "gamma", "delta"), np.exp(LOG_MEDIAN), strict=True)
     return Task(

@@ -43,19 +43,28 @@ PRECISION = jax.lax.Precision.HIGHEST
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """Simulate one observation of shape (10,) at one θ from one random key, in JAX."""
+    """Simulate one observation of shape (10,) at one θ from one random key, in JAX.
+
+    The task's simulator is `jax.vmap` of it.
+    """
     key_component, key_noise = jax.random.split(key)
     scale = jax.random.choice(key_component, jnp.asarray(SCALES))
     return theta + jnp.sqrt(scale * VARIANCES) * jax.random.normal(key_noise, (DIM,))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return theta + np.sqrt(rng.choice(SCALES) * VARIANCES) * rng.standard_normal(DIM)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ: the logarithm of the sum of its wide and its narrow component."""
+    """log p(x|θ) of one observation at one θ: the logarithm of the sum of its wide and its narrow component.
+
+    It is there to check against; no method sees it.
+    """
     return jax.nn.logsumexp(_log_components(theta, x))
 
 
@@ -67,7 +76,10 @@ def single_posterior(x: Observation) -> GaussianMixture:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Draw θ from the posterior given the observations (n, 10), independently: exactly up to n = 16, by Gibbs beyond."""
+    """Draw θ from the posterior given the observations (n, 10), independently: exactly up to n = 16, by Gibbs beyond.
+
+    Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x = checked(x_obs, DIM)
     if len(x) <= ENUMERATED:
         return draw_enumerated(x, draws, stream(seed, "reference"))
@@ -144,7 +156,10 @@ def _log_components(theta: Theta, x: Observation) -> Float[Array, "2"]:
 
 
 def task() -> Task:
-    """The task of the mean of two Gaussians (G-MoG): p(θ|x) is a peak on a broad hill, which is no Gaussian at all."""
+    """The task of the mean of two Gaussians (G-MoG): p(θ|x) is a peak on a broad hill, which is no Gaussian at all.
+
+    Exact scores are known, and the reference is drawn by Gibbs.
+    """
     return Task(
         name="mixture",
         title="Mixture of Gaussians, 10-D (G-MoG)",

@@ -40,7 +40,10 @@ Rows = Float[np.ndarray, "rows dim"]
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Draw θ from the posterior given the observations (n, 10), independently: exactly up to n = 16, by Gibbs beyond."""
+    """Draw θ from the posterior given the observations (n, 10), independently: exactly up to n = 16, by Gibbs beyond.
+
+    Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x, rng = checked(x_obs, DIM), stream(seed, "reference")
     if len(x) <= ENUMERATED:
         return draw_enumerated(x, draws, rng)
@@ -83,9 +86,7 @@ def gibbs(x: Observations, theta: Rows, sweeps: int, rng: np.random.Generator) -
 
 
 def log_odds_narrow(theta: Rows, x: Observations) -> Float[np.ndarray, "rows obs"]:
-    """For every row of θ and every observation, the log odds that it came from the narrow component rather
-    than the wide one.
-    """
+    """For every row of θ and every observation, the log odds of the narrow component against the wide one."""
     white_theta, white_x = theta / np.sqrt(VARIANCES), x / np.sqrt(VARIANCES)
     distance = np.sum(white_theta**2, axis=1)[:, None] - 2 * white_theta @ white_x.T + np.sum(white_x**2, axis=1)
     return 0.5 * (DIM * np.log(SCALES[0] / SCALES[1]) - distance * (1 / SCALES[1] - 1 / SCALES[0]))
@@ -109,7 +110,10 @@ def _ends(mean: Rows, precision: Rows) -> tuple[Rows, Rows]:
 
 
 def task() -> Task:
-    """The mixture with a uniform prior on a wide box, against which the posterior is very narrow."""
+    """The mixture with a uniform prior on a wide box, against which the posterior is very narrow.
+
+    The reference is drawn by Gibbs.
+    """
     return Task(
         name="mixture_uniform",
         title="Mixture of Gaussians with a flat prior, 10-D",

@@ -64,9 +64,7 @@ def by_nuts(
 
 
 def from_normal(prior: Prior) -> Callable[[Theta], Theta]:
-    """The prior's map from u in the N(0, I) space to θ, as a function that JAX can differentiate; other
-    marginals are refused.
-    """
+    """The prior's map from u in the N(0, I) space to θ, as JAX can differentiate it; unknown marginals are refused."""
     described = prior.describe()
     if described["kind"] == "multivariate normal":
         mean, root = np.array(described["mean"]), np.linalg.cholesky(np.array(described["cov"]))

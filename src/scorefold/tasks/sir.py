@@ -81,7 +81,10 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "times"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     beta, gamma = theta
 
     def rates(t: float, y: np.ndarray) -> list[float]:
@@ -94,7 +97,10 @@ def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> 
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ: the sum over the times of binomial log probabilities."""
+    """log p(x|θ) of one observation at one θ: the sum over the times of binomial log probabilities.
+
+    It is there to check against; no method sees it.
+    """
     return (
         jax.scipy.special.gammaln(ASKED + 1.0) * len(TIMES)
         - jnp.sum(jax.scipy.special.gammaln(x + 1) + jax.scipy.special.gammaln(ASKED - x + 1))
@@ -109,7 +115,10 @@ def log_likelihood_of_mean(theta: Theta, mean: Observation) -> Scalar:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Draw θ from the posterior given the observations (n, 10), exactly and independently, by rejection under the envelope."""
+    """Draw θ from the posterior given the observations (n, 10), exactly and independently, by rejection under the envelope.
+
+    Observations of another shape, or impossible ones, are a ScorefoldError.
+    """
     x = checked(x_obs, len(TIMES))
     if x.min() < 0 or x.max() > ASKED:
         raise ScorefoldError(f"expected between 0 and {ASKED} infected; got {x.min():g} to {x.max():g}.")
@@ -177,7 +186,7 @@ def _theta(u: Pair) -> Pair:
 
 def task() -> Task:
     """The task of an epidemic's contact and recovery rate (SIR), from ten counts: fast epidemics are rare under the prior, and
-    hard.
+    hard. The reference is drawn under an envelope, exactly.
     """
     beta, gamma = (stats.lognorm(sd, scale=np.exp(median)) for sd, median in zip(LOG_SD, LOG_MEDIAN, strict=True))
     return Task(

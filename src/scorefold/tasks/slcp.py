@@ -53,14 +53,20 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "5"], rng: np.random.Generator) -> Float[np.ndarray, "8"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     s_1, s_2, rho = theta[2] ** 2, theta[3] ** 2, np.tanh(theta[4])
     covariance = [[s_1**2, rho * s_1 * s_2], [rho * s_1 * s_2, s_2**2]]
     return rng.multivariate_normal(theta[:2], covariance, size=POINTS).ravel()
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ: the sum of the four points' bivariate normal log densities."""
+    """log p(x|θ) of one observation at one θ: the sum of the four points' bivariate normal log densities.
+
+    It is there to check against; no method sees it.
+    """
     first, second = (x.reshape(POINTS, 2) - theta[:2]).T / theta[2:4, None] ** 2
     free = (second - jnp.tanh(theta[4]) * first) * jnp.cosh(theta[4])
     log_norm = 2 * jnp.log(jnp.abs(theta[2] * theta[3])) - _log_cosh(theta[4]) + np.log(2 * np.pi)
@@ -73,7 +79,7 @@ def _log_cosh(y: Scalar) -> Float[Array, ""]:
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
     """Draw θ from the posterior given the observations (n, 8), exactly and independently, by rejection from the inverse Wishart
-    distribution.
+    distribution. Observations of another shape, or impossible ones, are a ScorefoldError.
     """
     points, rng = checked(x_obs, 2 * POINTS).reshape(-1, 2), stream(seed, "reference")
     mean = points.mean(0)
@@ -115,7 +121,10 @@ def propose(
 
 
 def task() -> Task:
-    """The task of four points in the plane (SLCP): a simple likelihood, and a posterior with four equal modes."""
+    """The task of four points in the plane (SLCP): a simple likelihood, and a posterior with four equal modes.
+
+    The reference is drawn by rejection, exactly.
+    """
     return Task(
         name="slcp",
         title="Four points in the plane, 5-D (SLCP)",

@@ -126,9 +126,7 @@ def _block(function: Callable[..., Array], theta: Theta, root: Key, start: Array
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
-    """A NumPy generator for one purpose of a seed: observations and training cases of one seed must not
-    share random numbers.
-    """
+    """A NumPy generator for one purpose of a seed: what one seed is used for twice must not share random numbers."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(purpose.encode()),)))
 
 

@@ -68,7 +68,7 @@ def place(theta: Theta) -> Float[Array, "2"]:
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """Simulate one observation of shape (2,) at one θ from one random key, in JAX."""
+    """Simulate one observation of shape (2,) at one θ from one random key, in JAX. The task's simulator is `jax.vmap` of it."""
     key_angle, key_radius = jax.random.split(key)
     angle = jax.random.uniform(key_angle, minval=-np.pi / 2, maxval=np.pi / 2)
     radius = RADIUS + SPREAD * jax.random.normal(key_radius)
@@ -76,14 +76,20 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     angle, radius = rng.uniform(-np.pi / 2, np.pi / 2), rng.normal(RADIUS, SPREAD)
     w = np.array([-np.abs(theta[0] + theta[1]), theta[1] - theta[0]]) / np.sqrt(2)
     return radius * np.array([np.cos(angle), np.sin(angle)]) + OFFSET + w
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ; -∞ beyond the half-moon's straight edge."""
+    """log p(x|θ) of one observation at one θ; -∞ beyond the half-moon's straight edge.
+
+    It is there to check against; no method sees it.
+    """
     q = x - jnp.asarray(OFFSET, x.dtype) - place(theta)
     inside = q[0] > 0
     rho = jnp.hypot(jnp.where(inside, q[0], 1.0), q[1])
@@ -93,7 +99,7 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
     """Draw θ from the posterior given the observations (n, 2), exactly and independently, by rejection under the envelope, on
-    either side by the toss of a coin.
+    either side by the toss of a coin. Observations of another shape, or impossible ones, are a ScorefoldError.
     """
     posterior, rng = Posterior(checked(x_obs, 2) - OFFSET), stream(seed, "reference")
     edge = min(0.0, posterior.y[:, 0].min())
@@ -114,8 +120,9 @@ class Posterior:
         self.y = y
 
     def log_density(self, w: Points) -> PerPoint:
-        """ℓ(w) at each point, up to a constant; -∞ where the prior or a radius rules w out. The box that w is in keeps to the
-        edge.
+        """ℓ(w) at each point, up to a constant; -∞ where the prior or a radius rules w out.
+
+        The box that w is in keeps to the edge.
         """
         value = self._over_observations(lambda w: _summed(self._distances(w)), w)
         return np.where(np.abs(w[:, 1]) <= np.sqrt(2) + w[:, 0], value, -np.inf)
@@ -170,7 +177,10 @@ def _impossible(y: Float[np.ndarray, "obs 2"]) -> ScorefoldError:
 
 
 def task() -> Task:
-    """The task of two moons: a posterior of two thin crescents, mirror images that may touch."""
+    """The task of two moons: a posterior of two thin crescents, mirror images that may touch.
+
+    The reference is drawn under an envelope, exactly.
+    """
     return Task(
         name="two_moons",
         title="Two moons, 2-D",

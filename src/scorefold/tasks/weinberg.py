@@ -63,14 +63,20 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "1"], rng: np.random.Generator) -> Float[np.ndarray, "1"]:
-    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     r, b, k = _edge(SLOPE * float(theta[0]), np)
     wanted = rng.uniform() * _mass(1 + r, b, k)
     return np.array([r - optimize.brentq(lambda t: _mass(t, b, k) - wanted, 0.0, 1 + r, xtol=1e-15)])
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ) of one observation at one θ, log p(c|G); -∞ where the density is zero."""
+    """log p(x|θ) of one observation at one θ, log p(c|G); -∞ where the density is zero.
+
+    It is there to check against; no method sees it.
+    """
     a = SLOPE * theta
     r, b, k = _edge(a, jnp)
     density = jnp.where(x[0] <= r, 1 + x[0] ** 2 + a * x[0], 0)
@@ -78,7 +84,10 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Draw G from the posterior given the observations (n, 1), exactly and independently, by rejection under the envelope."""
+    """Draw G from the posterior given the observations (n, 1), exactly and independently, by rejection under the envelope.
+
+    Observations of another shape, or impossible ones, are a ScorefoldError.
+    """
     x = checked(x_obs, 1)[:, 0]
     if np.abs(x).max() > 1:
         raise ScorefoldError(f"expected cosines, between -1 and 1; got {x[np.argmax(np.abs(x))]:g}.")
@@ -131,7 +140,10 @@ def _mass(t: Any, b: Any, k: Any) -> Any:
 
 
 def task() -> Task:
-    """The task of the Fermi constant from scattering angles (Weinberg): one parameter, and little said by each observation."""
+    """The task of the Fermi constant from scattering angles (Weinberg): one parameter, and little said by each observation.
+
+    The reference is drawn under an envelope, exactly.
+    """
     return Task(
         name="weinberg",
         title="Weinberg, 1-D",
