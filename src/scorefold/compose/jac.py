@@ -21,6 +21,7 @@ from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 SMALLEST_SHARE = 1e-3
+"""Of γ, that an eigenvalue of E_j is not let fall below."""
 
 
 @dataclass(frozen=True)

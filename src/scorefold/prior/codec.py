@@ -61,7 +61,10 @@ def arrays(prior: Prior) -> dict[str, np.ndarray]:
 
 
 def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> Prior:
-    """Make the prior that gave this description and these arrays; one without its draws maps, but cannot be drawn from."""
+    """Make the prior that gave this description and these arrays; one without its draws maps, but cannot be drawn from.
+
+    The maps are bit-identical; whatever `describe` cannot have written is a ScorefoldError.
+    """
     kind = check(description)
     given = dict(arrays or {})
     if unknown := set(given) - ({DRAWS} if kind == "draws" else set()):
@@ -92,7 +95,7 @@ def _gaussian(description: Mapping[str, Any]) -> Gaussian:
 
 def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The description without its vectors and matrices, and these by their dotted path as float64 arrays, with the draws if
-    there are any.
+    there are any. For priors of many parameters, whose matrices would make long JSON.
     """
     description, given = prior.describe(), {}
     for prefix, section in _sections(description):
@@ -120,7 +123,9 @@ def shapes(description: Any) -> dict[str, tuple[int, ...]]:
 
 
 def from_parts(description: Any, arrays: Mapping[str, np.ndarray]) -> Prior:
-    """Make the prior that gave these parts, once everything in them has been checked."""
+    """Make the prior that gave these parts, once everything in them has been checked; whatever `parts` cannot have given is a
+    ScorefoldError.
+    """
     _kind_and_dim(description)
     return restore(_put_back(description, arrays), {name: array for name, array in arrays.items() if name == DRAWS})
 
@@ -170,7 +175,10 @@ def _draw_count(count: Any) -> int:
 
 
 def check(description: Any) -> str:
-    """Check that a description has the form that `describe` gives it, and return its kind; anything else is refused."""
+    """Check that a description has the form that `describe` gives it, and return its kind.
+
+    Anything else is a ScorefoldError: unknown or missing keys, numbers that are not finite, distributions not in `LAWS`.
+    """
     kind, dim = _kind_and_dim(description)
     _keys(description, {"kind", "names", *KEYS[kind]}, f"a prior of kind {kind!r}")
     if kind == "marginals":

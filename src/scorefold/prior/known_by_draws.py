@@ -50,7 +50,10 @@ class Whitened:
         return linalg.solve_triangular(self.L, off.T, lower=True, check_finite=False).T.reshape(theta.shape)
 
     def from_normal(self, u: Values) -> Values:
-        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`."""
+        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`.
+
+        A row of θ is the same however many rows there are.
+        """
         # Summed in this order rows do not depend on how many there are.
         y = self.mean + sum(u[..., j, None] * self.L[:, j] for j in range(len(self.mean)))
         return bounded(y, self.bounds)
@@ -65,7 +68,10 @@ class Whitened:
         return self.rows
 
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
-        """Take `count` of the draws in a random order, each once while they last, and then again in another order."""
+        """Take `count` of the draws in a random order, each once while they last, and then again in another order.
+
+        So no draw is there twice before all are there once.
+        """
         rows = self.theta()
         rounds = [rng.permutation(len(rows)) for _ in range(-(-count // len(rows)))]
         return rows[np.concatenate([*rounds, np.zeros(0, int)])[:count]]
@@ -101,7 +107,10 @@ class Whitened:
 
 
 def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:
-    """Fit the law of these draws: check that they vary and lie between their bounds, then compute the map that whitens them."""
+    """Fit the law of these draws: check that they vary and lie between their bounds, then compute the map that whitens them.
+
+    A ScorefoldError names the parameter that is at fault.
+    """
     outside = (theta <= bounds[:, 0]) | (theta >= bounds[:, 1])
     if outside.any():
         row, i = map(int, np.argwhere(outside)[0])

@@ -43,7 +43,9 @@ NUMPYRO: dict[str, Callable[..., Any]] = {
 
 
 class Marginal(NamedTuple):
-    """The distribution of one parameter, by SciPy's name and with all its parameters, its support and how far u may go."""
+    """The distribution of one parameter, by SciPy's name and with all its parameters, its support and how far u may go before
+    SciPy's quantiles are wrong.
+    """
 
     distribution: str
     parameters: dict[str, float]
@@ -72,11 +74,17 @@ class Marginals:
         self.reach = np.array([m.reach for m in marginals])
 
     def to_normal(self, theta: Values) -> Values:
-        """Map θ to u in the N(0, I) space, row by row; θ is within its bounds, and far values are clipped by `Prior`."""
+        """Map θ to u in the N(0, I) space, row by row; θ is within its bounds, and far values are clipped by `Prior`.
+
+        Above the median it goes through 1 - F, as F has no digits left there.
+        """
         return np.stack([_to_normal(m.law, theta[..., i]) for i, m in enumerate(self.marginals)], axis=-1)
 
     def from_normal(self, u: Values) -> Values:
-        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`."""
+        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`.
+
+        Above the median it goes through 1 - F, as F has no digits left there.
+        """
         return np.stack([_from_normal(m.law, u[..., i]) for i, m in enumerate(self.marginals)], axis=-1)
 
     def log_prob(self, theta: Values) -> np.ndarray | np.float64:
@@ -84,7 +92,10 @@ class Marginals:
         return np.sum([m.law.logpdf(theta[..., i]) for i, m in enumerate(self.marginals)], axis=0)
 
     def describe(self) -> dict[str, Any]:
-        """The law's kind and parameters as strict JSON can hold them; `codec.restore` reads it."""
+        """The law's kind and parameters as strict JSON can hold them.
+
+        `codec.restore` makes a prior of it, and priors whose descriptions are equal count as equal.
+        """
         return {"kind": "marginals", "marginals": [m.describe() for m in self.marginals]}
 
     def text(self, names: tuple[str, ...]) -> str:
@@ -117,7 +128,7 @@ def _reach(law: Any) -> tuple[float, float]:
 
 def marginal(name: str, distribution: Any) -> Marginal:
     """Take a distribution of SciPy or NumPyro as the marginal of this name, once it is known to be continuous, proper and
-    within reach of float64.
+    within reach of float64. What cannot be taken is a ScorefoldError that says what to use instead.
     """
     frozen = _as_scipy(name, distribution)
     given = _parameters(frozen)

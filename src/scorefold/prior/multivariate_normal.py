@@ -25,7 +25,10 @@ class Gaussian:
         return linalg.solve_triangular(self.L, rows.T, lower=True, check_finite=False).T.reshape(theta.shape)
 
     def from_normal(self, u: Values) -> Values:
-        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`."""
+        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`.
+
+        A row of θ is the same however many rows there are.
+        """
         # u @ Lᵀ would round differently for different numbers of rows, so that runs would not share a start.
         return self.mean + sum(u[..., j, None] * self.L[:, j] for j in range(len(self.mean)))
 
@@ -35,7 +38,10 @@ class Gaussian:
         return -np.square(self.to_normal(theta)).sum(axis=-1) / 2 - log_norm
 
     def describe(self) -> dict[str, Any]:
-        """The law's kind and parameters as strict JSON can hold them; `codec.restore` reads it."""
+        """The law's kind and parameters as strict JSON can hold them.
+
+        `codec.restore` makes a prior of it, and priors whose descriptions are equal count as equal.
+        """
         return {"kind": "multivariate normal", "mean": self.mean.tolist(), "cov": self.cov.tolist()}
 
     def text(self, names: tuple[str, ...]) -> str:
@@ -47,7 +53,7 @@ class Gaussian:
 
 def mean_and_cov(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the covariance of a multivariate normal of SciPy or NumPyro, once they are finite, symmetric and of one
-    size.
+    size; anything else is a ScorefoldError.
     """
     numpyro = type(distribution).__module__.startswith("numpyro.")
     if isinstance(distribution, MULTIVARIATE_NORMAL):
@@ -72,7 +78,9 @@ def mean_and_cov(distribution: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cholesky(cov: np.ndarray) -> np.ndarray:
-    """The lower triangular L with L Lᵀ the covariance; a covariance that float64 cannot invert is refused."""
+    """The lower triangular L with L Lᵀ the covariance; a covariance that float64 cannot invert, judged by its correlations, is
+    a ScorefoldError.
+    """
     scale = np.sqrt(np.maximum(np.diag(cov), np.finfo(float).tiny))
     least = np.linalg.eigvalsh(cov / np.outer(scale, scale))[0]
     if least < 1e-12:

@@ -49,7 +49,7 @@ class GaussianProposal:
     farthest = U_MAX
 
     def to_w(self, u: Values) -> Values:
-        """Map u to w, where the proposal is N(0, I), row by row."""
+        """Map u to w, where the proposal is N(0, I), row by row; w is what networks see in a round of refinement."""
         return np.linalg.solve(self.root, (u - self.mean)[..., None])[..., 0]
 
     def from_w(self, w: Values) -> Values:
@@ -58,11 +58,14 @@ class GaussianProposal:
         return self.mean + sum(w[..., j, None] * self.root[:, j] for j in range(len(self.mean)))
 
     def log_density(self, u: Values) -> np.ndarray | np.float64:
-        """log p̃(u), the log density of the proposal at each row of u."""
+        """log p̃(u), the log density of the proposal at each row of u, in the prior's N(0, I) space."""
         return _log_normal(self.to_w(u)) - np.linalg.slogdet(self.root)[1]
 
     def log_excess(self, other: "Proposal") -> float:
-        """log M, the supremum of log p̃ - log q over another proposal q; infinite where q's tails are the lighter ones."""
+        """log M, the supremum of log p̃ - log q over another proposal q; infinite where q's tails are the lighter ones.
+
+        Simulations from q can be thinned to p̃ where it is finite.
+        """
         if not isinstance(other, GaussianProposal):
             return np.inf
         own, theirs = (np.linalg.inv(p.root @ p.root.T) for p in (self, other))
@@ -86,7 +89,7 @@ class GaussianProposal:
         return "" if np.linalg.cond(self.root, 1) < WORST_CONDITION else "the root of a proposal cannot be inverted"
 
     def describe(self) -> dict[str, Any]:
-        """The proposal's kind and arrays as strict JSON can hold them; `read_proposal` reads it."""
+        """The proposal's kind and arrays as strict JSON can hold them; `read_proposal` makes a proposal of it again."""
         return {"kind": "gaussian", "mean": self.mean.tolist(), "root": self.root.tolist()}
 
 
@@ -129,7 +132,7 @@ class TruncatedProposal:
         return np.where(self.inside(u), _log_normal(u) - self._log_mass(), -np.inf)
 
     def inside(self, u: Values) -> np.ndarray | np.bool_:
-        """Whether each row of u lies in the box, its faces included."""
+        """Whether each row of u lies in the box, its faces included; outside, the proposal has no density."""
         v = u @ self.axes
         return ((v >= self.low) & (v <= self.high)).all(axis=-1)
 
@@ -159,7 +162,7 @@ class TruncatedProposal:
         return "" if off < 1e-6 and (self.low < self.high).all() else "a box should have orthogonal axes, and low below high"
 
     def describe(self) -> dict[str, Any]:
-        """The proposal's kind and arrays as strict JSON can hold them; `read_proposal` reads it."""
+        """The proposal's kind and arrays as strict JSON can hold them; `read_proposal` makes a proposal of it again."""
         return {"kind": "truncated", "axes": self.axes.tolist(), "low": self.low.tolist(), "high": self.high.tolist()}
 
     def _flipped(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -197,12 +200,17 @@ class Proposed:
         return self.law.from_normal(np.clip(self.proposal.from_w(w), *self.law.reach.T))
 
     def log_prob(self, theta: Values) -> np.ndarray | np.float64:
-        """log p̃(θ), the log density of θ under the proposal, for θ within the support."""
+        """log p̃(θ), the log density of θ under the proposal, for θ within the support: the prior's, times p̃/p in the N(0, I)
+        space.
+        """
         u = np.clip(self.law.to_normal(theta), *self.law.reach.T)
         return self.law.log_prob(theta) + self.proposal.log_density(u) - _log_normal(u)
 
     def describe(self) -> dict[str, Any]:
-        """The law's kind and parameters as strict JSON can hold them; `codec.restore` reads it."""
+        """The law's kind and parameters as strict JSON can hold them.
+
+        `codec.restore` makes a prior of it, and priors whose descriptions are equal count as equal.
+        """
         return {"kind": "proposal", "proposal": self.proposal.describe(), "prior": self.law.describe()}
 
     def text(self, names: tuple[str, ...]) -> str:

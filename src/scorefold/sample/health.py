@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from scorefold.types import Array, Cloud, Float, Scalar
 
 FARTHEST_DRAW = 15.0
+"""In prior sd; a run with a draw beyond has diverged."""
 MOST_STEPS = 10_000
 """At one level; more never ended well."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from scorefold.types import Array, Callable, Float, Key, Scalar, Theta
 
 DEEPEST_TREE = 8
+"""Doublings of a trajectory."""
 
 
 def chain(

@@ -94,7 +94,9 @@ class Convolution:
             )
 
     def __call__(self, shape: Shape, key: Key) -> "ConvolutionNetwork":
-        """Make the network, with random weights from `key`, that maps one observation of this shape to a vector."""
+        """Make the network, with random weights from `key`, that maps one observation of this shape to a vector; shapes that it
+        cannot take are a ScorefoldError.
+        """
         axes = self.axes or (1 if len(shape) == 1 or (len(shape) == 2 and shape[-1] <= MOST_CHANNELS) else 2)
         if not axes <= len(shape) <= axes + 1:
             raise ScorefoldError(
@@ -105,7 +107,9 @@ class Convolution:
 
 
 class ConvolutionNetwork(eqx.Module):
-    """The network that a `Convolution` makes for one shape of observations: convolutions, averages and a last linear map."""
+    """The network that a `Convolution` makes for one shape of observations: convolutions that halve the resolution, averages
+    over positions and cells, and a last linear map.
+    """
 
     layers: tuple[eqx.nn.Conv, ...]
     last: Linear
@@ -181,7 +185,9 @@ class Attention:
             raise ScorefoldError(f"expected sizes ≥ 1 and a width that 2 · heads divides; got {self}.")
 
     def __call__(self, shape: Shape, key: Key) -> "AttentionNetwork":
-        """Make the network, with random weights from `key`, that maps one observation of this shape to a vector."""
+        """Make the network, with random weights from `key`, that maps one observation of this shape to a vector; shapes that it
+        cannot take are a ScorefoldError.
+        """
         if shape[0] > MOST_TOKENS:
             raise ScorefoldError(
                 f"expected at most {MOST_TOKENS} positions along the first axis; got shape {shape}. Use a convolution, or "
