@@ -134,9 +134,10 @@ def test_auto_finds_a_score_that_was_spoiled(posterior):
 
 
 def refit_table(posterior, ensemble):
+    from scorefold.train.lessons import materials
+
     from scorefold.noise import levels
     from scorefold.score.set_size import fit_partition
-    from scorefold.train.lessons import materials
 
     sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 4_000, set_size=4, seed=0)
     (material,) = materials([sims], 4, SHORT, [0])
