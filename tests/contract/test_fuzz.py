@@ -163,7 +163,7 @@ def diagnose(tiny, draw):
 
 def smc_abc(tiny, draw):
     """One of the arguments is wrong."""
-    right = {"prior": PRIOR, "simulator": simulator, "x_obs": np.zeros((1, 3)), "budget": 300, "draws": 20, "population": 100}
+    right = {"prior": PRIOR, "simulator": simulator, "x_obs": np.zeros((1, 3)), "budget": 300, "draws": 20}
     wrong = draw(st.sampled_from([*right, "seed"]))
     few = GARBAGE.filter(lambda v: not isinstance(v, int | np.integer) or v < 200)
     drawn = sf.smc_abc(**{**right, wrong: draw(OBSERVATIONS if wrong == "x_obs" else few)})

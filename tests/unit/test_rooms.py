@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
     "report": {"types", "errors"},
-    "diagnostics": BASICS | {"simulation", "posterior", "report"},
+    "diagnostics": BASICS | {"simulation", "score", "posterior", "report"},
     "tasks": BASICS | {"noise", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},
     "__init__": BELOW | {"posterior", "methods", "diagnostics", "app"},

@@ -8,9 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.score.least_squares import noisy_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
-
-COLLINEAR = 1e-4
 
 
 class Line(eqx.Module):
@@ -52,11 +51,6 @@ def blank(features: int, dim: int) -> Line:
 def fit_line(x: np.ndarray, u: np.ndarray) -> Line:
     """From standardised observations (count, x) and their u (count, dim)."""
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
-    design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
-    fit = np.linalg.lstsq(design, x, rcond=None)[0]
-    offset, slope = fit[0], fit[1:].T
-    left = x - design @ fit
-    noise = left.T @ left / len(x)
-    noise += (COLLINEAR * np.trace(noise) / len(noise) + 1e-8) * np.eye(len(noise))
+    slope, offset, noise = noisy_line(x, u, floor=1e-8)
     whitens = [np.linalg.inv(np.linalg.cholesky(covariance)) for covariance in (noise, slope @ slope.T + noise)]
     return Line(*(jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)))

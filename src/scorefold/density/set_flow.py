@@ -17,6 +17,7 @@ from scorefold.score.embedding import Embedding, Trainable, build
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.resmlp import ResMLP
 from scorefold.score.standardize import Standardize
+from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 
 
@@ -98,3 +99,9 @@ class SetFlow(eqx.Module):
         """The draw that z ~ N(0, I) becomes."""
         u = self.network.flow.inverse(z, embedded.given)
         return u if self.base is None else embedded.mean + self.base.times(u, 0.5, jnp.ones(()), embedded.size)
+
+
+def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:
+    """-log q(u | X), averaged over cases, half of them thinned."""
+    model, cases = SetFlow(network, *fixed), thinned(cases, key, learns_prior=False)
+    return -jnp.mean(jax.vmap(lambda u, x, size: model.log_density(u, model.embed(x, size)))(*cases))

@@ -22,9 +22,12 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.errors import ScorefoldError
+from scorefold.score.least_squares import gcv_ridge
 from scorefold.types import Float
 
 PENALTIES = np.geomspace(1e-3, 1e5, 33)
+LEAST_FREE = 0.1
+"""Share of the data sets that a fit leaves as degrees of freedom, at least."""
 LEAST_SD = 0.01
 
 
@@ -107,8 +110,10 @@ def predict(theta: Float[np.ndarray, "datasets dim"], summary: Float[np.ndarray,
         # Far outside of what was seen, a straight line is no guide.
         z_own, z_other = (_with_squares(np.clip((summary[half] - centre) / sd, -4, 4)) for half in (own, other))
         middle = target[other].mean(axis=0)
-        coefficients, residual = _ridge(z_other, target[other] - middle)
-        psi[own] = middle + z_own @ coefficients
+        fit = gcv_ridge(z_other, target[other] - middle, PENALTIES, LEAST_FREE)
+        psi[own] = middle + z_own @ fit.coefficients
+        # As they would be on data sets not seen, by generalised cross-validation.
+        residual = (target[other] - middle - z_other @ fit.coefficients) * len(other) / fit.free
         root[own] = _whitening(residual)
     return Prediction(scaling, psi, root)
 
@@ -119,26 +124,6 @@ def _with_squares(z: Float[np.ndarray, "rows summaries"]) -> Float[np.ndarray, "
 
 def _psi(a: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows targets"]:
     return np.concatenate([a, a**2], axis=-1)
-
-
-def _ridge(
-    z: Float[np.ndarray, "rows terms"], y: Float[np.ndarray, "rows targets"]
-) -> tuple[Float[np.ndarray, "terms targets"], Float[np.ndarray, "rows targets"]]:
-    """Coefficients, and residuals as they would be on rows not seen, by generalised cross-validation."""
-    left, values, right = np.linalg.svd(z, full_matrices=False)
-    projected = left.T @ y
-    least, best = np.inf, None
-    for penalty in PENALTIES:
-        kept = values**2 / (values**2 + penalty)
-        freedom = 1 - kept.sum() / len(z)
-        if freedom < 0.1:
-            continue
-        residual = (y - left @ (kept[:, None] * projected)) / freedom
-        loss = float(np.sum(residual**2))
-        if loss < least:
-            least, best = loss, (right.T @ ((kept / np.maximum(values, 1e-12))[:, None] * projected), residual)
-    assert best is not None  # the largest penalty keeps nothing
-    return best
 
 
 def _whitening(residual: Float[np.ndarray, "rows targets"]) -> Float[np.ndarray, "targets targets"]:

@@ -21,10 +21,11 @@ from scorefold.errors import ModelError, ScorefoldError
 from scorefold.methods.abc import ABC, AbcPosterior
 from scorefold.methods.method import Method
 from scorefold.methods.nle import NLE
-from scorefold.methods.npe import NPE, FlowPosterior
+from scorefold.methods.npe import NPE
 from scorefold.methods.npse import NPSE
 from scorefold.methods.nre import NRE
 from scorefold.methods.refine.refined import RefinedPosterior
+from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import FORMAT, Posterior
 from scorefold.posterior.saved import Source, plan

@@ -15,9 +15,11 @@ from typing import ClassVar
 from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
+from scorefold.density.mean_terms import MeanTerms, blank_terms
 from scorefold.methods.method import Method
+from scorefold.methods.train_terms import train_terms
 from scorefold.posterior.saved import About
-from scorefold.posterior.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
+from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective
@@ -57,7 +59,7 @@ class NLE(Method):
         """Train one ensemble for each of the simulations, together."""
         shape = self._shape(sims[0].prior.dim, sims[0].shape)
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
-        return train_summed(self, objective, Likelihood, sims, seeds, progress, checkpoint)
+        return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)
@@ -68,4 +70,4 @@ class NLE(Method):
         fewest = members * self.layers * self.depth * self.width**2
         about.fits(fewest, f"{members} flows of {self.layers} layers")
         shape = self._shape(about.dim, about.shape)
-        return skeleton(likelihood_network, shape, members, self.base, Likelihood)
+        return blank_terms(likelihood_network, shape, members, self.base, Likelihood)

@@ -1,7 +1,7 @@
 """Neural ratio estimation: a classifier's log p(x|u) / p(x), summed over observations.
 
 log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn from by NUTS or variational inference
-(`summed.py`). The classifier is that of `networks/ratio.py`.
+(`summed.py`). The classifier is that of `density/ratio.py`.
 
 Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020.
 """
@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from scorefold import settings
+from scorefold.density.mean_terms import MeanTerms, blank_terms
 from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
+from scorefold.methods.train_terms import train_terms
 from scorefold.posterior.saved import About
-from scorefold.posterior.summed import MeanTerms, SummedPosterior, check_sampler, skeleton, train_summed
+from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.simulation.simulations import Simulations
@@ -59,7 +61,7 @@ class NRE(Method):
         """Train one ensemble for each of the simulations, together."""
         shape = self._shape(sims[0].prior.dim, sims[0].shape)
         objective = Objective(RatioNetwork, shape, ratio_loss, ratio_loss)
-        return train_summed(self, objective, Ratio, sims, seeds, progress, checkpoint)
+        return train_terms(self, objective, Ratio, sims, seeds, progress, checkpoint)
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
         return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)
@@ -68,4 +70,4 @@ class NRE(Method):
         """The terms with shapes and types in place of arrays."""
         shape, members = self._shape(about.dim, about.shape), self.training.members
         about.fits(members * self.depth * self.width**2, f"{members} classifiers of width {self.width}")
-        return skeleton(RatioNetwork, shape, members, self.base, Ratio)
+        return blank_terms(RatioNetwork, shape, members, self.base, Ratio)

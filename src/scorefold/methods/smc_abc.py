@@ -43,7 +43,9 @@ PATIENCE = 0.05
 """The share of new ones below the last tolerance at which it ends."""
 SMALLEST_ROUND = 100
 ROUNDS = 10
-"""A budget is cut into about so many rounds, where nothing is said of the population."""
+"""A budget is cut into about so many rounds."""
+FEWEST_EFFECTIVE = 50
+"""Draws that the weights of a settled population are worth."""
 
 
 class SmcInfo(NamedTuple):
@@ -87,33 +89,79 @@ def smc_abc(
     budget: int,
     draws: int = 1_000,
     seed: int = 0,
-    population: int | None = None,
-    adjust: bool = True,
     *,
+    adjust: bool = True,
     workers: int | Workers | None = None,
 ) -> Draws:
-    """`Draws` for the observations `x_obs` (n, …) by at most `budget` calls of `simulator(theta, rng) -> x` or a `Batched` one.
+    """Draw by sequential Monte Carlo ABC: no training, the simulator is called for this data set alone.
 
-    `population` is N, by default a tenth of what the budget allows for, 100 at least. `workers` run the simulator, as in
-    `sf.simulate`; a set in which a simulation failed is as far away as can be.
+    Take it to check another method on a cheap simulator; it needs far more simulator calls for the same accuracy.
+
+    Args:
+        prior: a prior with a known density.
+        simulator: `simulator(theta, rng) -> x`, or a `Batched` one.
+        x_obs: the observations, (n, …).
+        budget: simulator calls at most; a set of n observations costs n of them. About a tenth goes into each round.
+        draws: how many draws.
+        seed: of parameters, simulations and draws.
+        adjust: move what was kept along a regression line to the observed summaries.
+        workers: who runs the simulator, as in `sf.simulate`; a set in which a simulation failed is as far away as can be.
+
+    Returns:
+        `Draws`; their `info` says how the population moved.
+
+    Raises:
+        ScorefoldError: for a prior known by draws only, a budget that is too small, or arguments of the wrong kind.
+
+    Example:
+        >>> import numpy as np
+        >>> import scorefold as sf
+        >>> from scipy import stats
+        >>> prior = sf.Prior({"a": stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.standard_normal(1)
+        >>> sf.smc_abc(prior, simulator, np.array([[0.3]]), budget=2_000, draws=50).theta.shape
+        (50, 1)
     """
     started = time.perf_counter()
     x = _checked(prior, simulator, x_obs, budget, draws, seed)
-    n = len(x)
-    size = max(SMALLEST_ROUND, budget // (n * ROUNDS)) if population is None else population
-    settings.count("population", size, SMALLEST_ROUND)
-    if size * n > budget:
+    size = max(SMALLEST_ROUND, budget // (len(x) * ROUNDS))
+    if size * len(x) > budget:
         raise ScorefoldError(
-            f"expected a budget of at least {size * n:,} calls, for {size} sets of {n} observations; got {budget:,}. Raise the "
-            "budget, lower population, or use a method that learns from single observations, such as method='f-npse'."
+            f"expected a budget of at least {size * len(x):,} calls, for {size} sets of {len(x)} observations; got {budget:,}. "
+            "Raise the budget, or use a method that learns from single observations, such as method='f-npse'."
         )
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
     compare = _Comparison(prior, simulator, x, seed, as_workers(workers))
-    u = rng.standard_normal((size, prior.dim))
+    kept, path = _approach(compare, size, budget, rng)
+    weights = kept.weights() * epanechnikov(kept.distance)
+    weights /= weights.sum()
+    effective = float(1 / np.sum(weights**2))
+    info = SmcInfo(*path[:3], effective, path.ended and effective >= FEWEST_EFFECTIVE, False)
+    _warn(info, path.ended, compare.failed)
+    moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
+    theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
+    how = f"a population of {len(kept.u)}, {len(path.tolerances)} rounds"
+    return Draws(theta, prior.names, info, len(x), how, time.perf_counter() - started)
+
+
+class _Path(NamedTuple):
+    """How the population came nearer."""
+
+    tolerances: np.ndarray
+    acceptance: np.ndarray
+    calls: int
+    ended: bool
+    """New ones hardly came nearer; else the budget was spent."""
+
+
+def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Generator) -> tuple[Population, _Path]:
+    """Round after round, until new ones hardly come nearer or the budget is spent."""
+    n = len(compare.x)
+    u = rng.standard_normal((size, compare.prior.dim))
     kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT * size)))
     tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
-    new = size - len(kept.u)
-    ended = False
+    new, ended = size - len(kept.u), False
     while not ended and calls + new * n <= budget:
         u, log_weight = _proposals(kept, new, rng)
         fresh = compare.populate(u, log_weight)
@@ -123,23 +171,21 @@ def smc_abc(
         tolerances.append(kept.distance[-1])
         calls += new * n
         ended = acceptance[-1] < PATIENCE
-    weights = kept.weights() * epanechnikov(kept.distance)
-    weights /= weights.sum()
-    effective = float(1 / np.sum(weights**2))
-    info = SmcInfo(np.array(tolerances), np.array(acceptance), calls, effective, ended and effective >= 50, False)
+    return kept, _Path(np.array(tolerances), np.array(acceptance), calls, ended)
+
+
+def _warn(info: SmcInfo, ended: bool, failed: int) -> None:
     if not info.converged:
-        why = f"its weights are worth {effective:.0f} draws" if ended else "the budget was spent while it still came nearer"
-        warnings.warn(f"the population has not settled: {why}. Raise the budget.", UntrustworthyDraws, stacklevel=2)
-    if compare.failed:
-        warnings.warn(
-            f"{compare.failed:,} of {calls:,} simulations failed; their data sets were counted as unlike the observed one.",
-            ScorefoldWarning,
-            stacklevel=2,
+        why = (
+            f"its weights are worth {info.effective:.0f} draws" if ended else "the budget was spent while it still came nearer"
         )
-    moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
-    theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
-    how = f"a population of {len(kept.u)}, {len(tolerances)} rounds"
-    return Draws(theta, prior.names, info, n, how, time.perf_counter() - started)
+        warnings.warn(f"the population has not settled: {why}. Raise the budget.", UntrustworthyDraws, stacklevel=3)
+    if failed:
+        warnings.warn(
+            f"{failed:,} of {info.calls:,} simulations failed; their data sets were counted as unlike the observed one.",
+            ScorefoldWarning,
+            stacklevel=3,
+        )
 
 
 class _Comparison:

@@ -6,19 +6,37 @@ but did it work? Evaluating variational inference", Yao, Vehtari, Simpson and Ge
 show in k̂, since q never goes there, and a bent posterior need not either: a small k̂ is weak evidence.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from scorefold.errors import Diverged
+from scorefold.sample.health import FARTHEST
+from scorefold.sample.nuts import LogDensity
 from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
 
 PARTICLES = 16
 RATE = 2e-2
+LARGEST_TAIL_SHAPE = 0.7
+FEWEST_TOGETHER = 256
+"""Draws made together, doubled until they are as many as asked for."""
 WEIGHED = 2_000
 """Draws whose importance weights are looked at."""
+
+
+class VariationalInfo(NamedTuple):
+    """What the weights say of the Gaussian."""
+
+    tail_shape: float
+    """k̂ of the importance weights; above 0.7 the posterior is not close to a Gaussian."""
+    bound: np.ndarray
+    """The evidence lower bound, step by step, up to a constant."""
+    converged: bool
+    diverged: bool
 
 
 class Fitted(NamedTuple):
@@ -58,3 +76,25 @@ def tail_shape(log_weights: Float[np.ndarray, "weighed"]) -> float:
     if not np.isfinite(log_weights).all():
         return float("inf")
     return float(arviz.psislw(np.asarray(log_weights, np.float64))[1])
+
+
+def variational_draws(
+    log_density: LogDensity, data: Any, dim: int, draws: int, key: Key, steps: int
+) -> tuple[np.ndarray, VariationalInfo]:
+    """Draws of the fitted Gaussian, and whether it fits."""
+    size = FEWEST_TOGETHER
+    while size < draws:
+        size *= 2
+    fitted = _variational(log_density, data, dim, size, steps, key)
+    u, bound, log_weights = (np.asarray(part, np.float64) for part in fitted)
+    if not np.isfinite(u).all():
+        raise Diverged("variational inference ran into values that are not numbers. Use sampler='nuts', or train again.")
+    shape = tail_shape(log_weights)
+    diverged = bool(np.abs(u).max() > FARTHEST)
+    return u[:draws], VariationalInfo(shape, bound, shape < LARGEST_TAIL_SHAPE and not diverged, diverged)
+
+
+@eqx.filter_jit
+def _variational(log_density: LogDensity, data: Any, dim: int, draws: int, steps: int, key: Key) -> Fitted:
+    with jax.default_matmul_precision("highest"):
+        return variational(lambda u: log_density(u, data), dim, draws, steps, key)

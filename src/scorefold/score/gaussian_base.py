@@ -5,8 +5,8 @@ Diffused to level t this is N(√γ μ, γ R + (1-γ) I), whose score -(γ R + (
 and grows linearly outside the training data, where a network with layer normalisation does not. A score network
 then learns only what is left.
 
-The ridge of the fit is chosen by generalised cross-validation ("Generalized cross-validation as a method for choosing a
-good ridge parameter", Golub, Heath and Wahba, 1979), so that many or collinear features do no harm.
+The ridge of the fit is chosen by generalised cross-validation (`least_squares.py`), so that many or collinear features do no
+harm.
 
 Large sets are few, so with sets of up to m > 1 all observations are pooled first: x ≈ A u + b + e, e ~ N(0, S) by least squares
 over every single observation gives R_s = (I + s AᵀS⁻¹A)⁻¹ and W_s = s R_s AᵀS⁻¹. Per size, only what this leaves over is then
@@ -20,14 +20,15 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.score.least_squares import gcv_ridge, noisy_line
 from scorefold.types import Array, Float, Int, Scalar
 
 SMALLEST_VARIANCE = 1e-6
-MOST_FLEXIBLE = 0.2
+PENALTIES = np.concatenate([[1e-10], np.logspace(-6, 2, 25)])
+LEAST_FREE = 0.2
 """The fit keeps at least this share of the cases as degrees of freedom."""
 MOST_POOLED = 300
 """With more features their noise covariance is not estimated, and sizes are not pooled."""
-COLLINEAR = 1e-4
 
 
 class GaussianBase(eqx.Module):
@@ -69,27 +70,13 @@ class GaussianBase(eqx.Module):
 
 
 def _ridge(x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slope, offset and residual covariance of u on x, with the ridge that minimises generalised cross-validation."""
-    count = len(u)
+    """Slope, offset and residual covariance of u on x, with the ridge that generalised cross-validation favours."""
     x_mean, u_mean = x.mean(axis=0), u.mean(axis=0)
-    left, singular, right = np.linalg.svd(x - x_mean, full_matrices=False)
-    projected = left.T @ (u - u_mean)
-    total = ((u - u_mean) ** 2).sum()
-    best = (np.inf, np.zeros_like(singular))
-    for ridge in np.concatenate([[1e-10], np.logspace(-6, 2, 25)]) * (count + singular.max(initial=0.0) ** 2):
-        shrink = singular**2 / (singular**2 + ridge)
-        left_over = total - ((2 * shrink - shrink**2)[:, None] * projected**2).sum()
-        free = count - 1 - shrink.sum()
-        if free < MOST_FLEXIBLE * count:  # near interpolation the criterion is 0/0
-            continue
-        criterion = left_over / free**2
-        if criterion < best[0] * (1 - 1e-9):
-            best = (criterion, shrink)
-    shrink = best[1]
-    slope = (right.T @ (np.divide(shrink, singular, where=singular > 0, out=np.zeros_like(shrink))[:, None] * projected)).T
+    fit = gcv_ridge(x - x_mean, u - u_mean, PENALTIES, LEAST_FREE, taken=1, relative=True)
+    slope = fit.coefficients.T
     offset = u_mean - slope @ x_mean
     residual = u - x @ slope.T - offset
-    return slope, offset, residual.T @ residual / max(count - 1 - shrink.sum(), 1.0)
+    return slope, offset, residual.T @ residual / max(fit.free, 1.0)
 
 
 class _Line(NamedTuple):
@@ -102,12 +89,7 @@ class _Line(NamedTuple):
 
 def _pooled(x: np.ndarray, u: np.ndarray) -> Callable[[int], _Line]:
     """The line for every set size, from single observations (count, x) and their u."""
-    design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
-    fit = np.linalg.lstsq(design, x, rcond=None)[0]
-    offset, slope = fit[0], fit[1:].T  # x ≈ offset + slope u
-    residual = x - design @ fit
-    noise = residual.T @ residual / len(x)
-    noise += COLLINEAR * np.trace(noise) / len(noise) * np.eye(len(noise)) + 1e-12 * np.eye(len(noise))
+    slope, offset, noise = noisy_line(x, u, floor=1e-12)
     pull = np.linalg.solve(noise, slope).T  # AᵀS⁻¹
 
     def line(size: int) -> _Line:

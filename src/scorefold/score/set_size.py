@@ -106,9 +106,9 @@ def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, 
         if len(rows) < FEWEST_CASES:
             continue
         padded = np.resize(rows, MOST_CASES)  # one shape, one compilation
-        judge = jnp.asarray(held_out[:, padded].argmax(axis=0))
-        u, x, compete = cases.u[padded], cases.x[padded], options(n, largest)
-        judged = [_judge(ensemble, u, x, judge, lowest, *_places(cut(n, m), largest)) for m in compete]
+        new_to = jnp.asarray(held_out[:, padded].argmax(axis=0))
+        some, compete = (cases.u[padded], cases.x[padded], new_to), options(n, largest)
+        judged = [_judge(ensemble, some, lowest, _cuts(cut(n, m), largest)) for m in compete]
         scores = np.stack([np.asarray(values)[: len(rows)] for values in judged])
         best = int(np.argmin(scores.mean(axis=1)))
         excess = scores - scores[best]
@@ -123,28 +123,29 @@ def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, 
     return table
 
 
-def _places(sizes: np.ndarray, largest: int) -> tuple[Array, Array, Array]:
-    """Which observations go to which set (padded sets, largest), the sets' sizes, and how many sets there are."""
+class _Cuts(NamedTuple):
+    """How observations are cut into sets."""
+
+    places: Int[Array, "sets set"]
+    """Which observations go to which set; sets are padded."""
+    sizes: Int[Array, "sets"]
+    number: Int[Array, ""]
+    """How many sets are real."""
+
+
+def _cuts(sizes: np.ndarray, largest: int) -> _Cuts:
     places = np.zeros((max(CHUNK, bucket(largest)), largest), int)
     padded = np.full(len(places), sizes[-1])
     padded[: len(sizes)] = sizes
     for row, (end, size) in enumerate(zip(np.cumsum(sizes), sizes, strict=True)):
         places[row, :size] = np.arange(end - size, end)
-    return jnp.asarray(places), jnp.asarray(padded), jnp.asarray(len(sizes))
+    return _Cuts(jnp.asarray(places), jnp.asarray(padded), jnp.asarray(len(sizes)))
 
 
 @jax.jit
-def _judge(
-    ensemble: ScoreEnsemble,
-    u: Float[Array, "cases dim"],
-    x: Float[Array, "cases set x"],
-    judge: Int[Array, "cases"],
-    level: Level,
-    places: Int[Array, "sets set"],
-    sizes: Int[Array, "sets"],
-    count: Int[Array, ""],
-) -> Float[Array, "cases"]:
-    """H of each case with its observations cut into sets; no more chunks are computed than the sets need."""
+def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Level, cuts: _Cuts) -> Float[Array, "cases"]:
+    """H of each case (u, x, judge) with its observations cut into sets; no more chunks are computed than the sets need."""
+    places, sizes, count = cuts
     n = jnp.sum(jnp.where(jnp.arange(len(sizes)) < count, sizes, 0))
 
     def one(part: tuple[Array, Array, Array]) -> Array:
@@ -169,4 +170,4 @@ def _judge(
         s, slope = jax.lax.fori_loop(0, (count + CHUNK - 1) // CHUNK, chunk, start)
         return s @ scale @ s / 2 + jnp.trace(scale @ slope)
 
-    return jax.lax.map(one, (u, x, judge))
+    return jax.lax.map(one, cases)

@@ -21,7 +21,7 @@ from scorefold.simulation.run import count_done, run
 from scorefold.simulation.screening import FEWEST_CASES
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.sources.choose import check, source_of
-from scorefold.simulation.store.folder import Folder
+from scorefold.simulation.store.filling import StoreFilling
 from scorefold.simulation.store.memory import Memory
 from scorefold.simulation.workers import Workers, as_workers
 
@@ -84,7 +84,7 @@ def simulate(
     check(simulator, workers)
     calls = plan(prior, int(budget), int(set_size), int(seed))
     _check_cases(calls)
-    place = Memory(calls, prior) if path is None else Folder(path, prior, simulator, calls)
+    place = Memory(calls, prior) if path is None else StoreFilling(path, prior, simulator, calls)
     guard = Guard(workers.max_failures, calls.describe)
     with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
         try:
@@ -106,11 +106,11 @@ def simulate(
     return sims
 
 
-def _interrupted(place: Memory | Folder, guard: Guard) -> Interrupted:
+def _interrupted(place: Memory | StoreFilling, guard: Guard) -> Interrupted:
     """How much is done, and where it is."""
     done = count_done(place)
     begun = f"simulating was interrupted after {done:,} of {place.calls.budget:,} simulations"
-    if isinstance(place, Folder):
+    if isinstance(place, StoreFilling):
         return Interrupted(f"{begun}; they are kept in {place.path}. The same call continues.")
     sims = _with_texts(place.simulations(), guard)
     if len(sims.theta) < FEWEST_CASES:

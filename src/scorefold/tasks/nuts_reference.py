@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import ScorefoldError
-from scorefold.sample.nuts import agreement, chain
+from scorefold.sample.nuts import Length, agreement, chain
 from scorefold.tasks import tempering
 from scorefold.tasks.task import stream
 from scorefold.types import Array, Callable, Float, Key, Scalar, Theta, new_key
@@ -92,7 +92,7 @@ def _run(
         mean, root = u.mean(0), jnp.linalg.cholesky(jnp.cov(u.T).reshape(dim, dim))
         starts = jax.random.choice(key_start, u, (CHAINS,), replace=False)
         starts = jax.scipy.linalg.solve_triangular(root, (starts - mean).T, lower=True).T
-        one_chain = partial(chain, lambda w: -log_density(mean + root @ w, data), WARMUP, length, target)
+        one_chain = partial(chain, lambda w: -log_density(mean + root @ w, data), Length(WARMUP, length, target))
         w, diverged = jax.vmap(one_chain)(starts, jax.random.split(key_chains, CHAINS))
         return mean + w @ root.T, diverged.sum()
 

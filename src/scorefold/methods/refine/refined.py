@@ -6,7 +6,7 @@ region's scores see observations through it.
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -127,7 +127,7 @@ class RefinedPosterior(Posterior):
         """As `Posterior.using` says."""
         local = self.local.using(rule=rule, sampler=sampler)
         assert isinstance(local, ComposedPosterior)
-        return replace(self, method=local.method, local=local)
+        return replace(self, local=local)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As before; draws outside the region are not to be trusted, and it says so."""

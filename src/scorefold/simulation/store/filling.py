@@ -16,7 +16,7 @@ from scorefold.simulation.store.fingerprint import fingerprint
 from scorefold.simulation.store.store import Store
 
 
-class Folder:
+class StoreFilling:
     """The store at a path, once the shape of an observation is known; what cannot end well is refused before anything runs."""
 
     def __init__(self, path: Path, prior: Prior, simulator: Callable[..., Any], calls: Calls):

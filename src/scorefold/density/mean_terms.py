@@ -1,0 +1,59 @@
+"""A learned term log p(x|u) for every observation, as the mean of an ensemble's: what NLE and NRE add up over observations."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from scorefold.density import line
+from scorefold.density.likelihood import Likelihood
+from scorefold.density.line import Line
+from scorefold.density.ratio import Ratio
+from scorefold.score import standardize
+from scorefold.score.standardize import Standardize
+from scorefold.types import Key, Observation, Scalar, Theta
+
+
+@runtime_checkable
+class Terms(Protocol):
+    """A learned term for every observation."""
+
+    def prepare(self, x: Any) -> Any:
+        """What of one observation does not depend on u."""
+
+    def term(self, u: Any, x: Any) -> Any:
+        """log p(x|u) of one prepared observation, up to what does not depend on u."""
+
+
+class MeanTerms(eqx.Module):
+    """The mean term of members that share standardisation and line; the network's arrays have a leading member axis."""
+
+    network: Any
+    standardize: Standardize
+    line: Line | None
+    model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
+
+    def prepare(self, x: Observation) -> Any:
+        """What of one observation does not depend on u, for every member."""
+        return jax.vmap(lambda network: self._member(network).prepare(x))(self.network)
+
+    def term(self, u: Theta, x: Any) -> Scalar:
+        """log p(x|u) up to what does not depend on u."""
+        return jnp.mean(jax.vmap(lambda network, own: self._member(network).term(u, own))(self.network, x))
+
+    def _member(self, network: Any) -> Likelihood | Ratio:
+        return self.model(network, self.standardize, self.line)
+
+
+def blank_terms(
+    make_network: Callable[..., Any], shape: Any, members: int, base: bool, model: type[Likelihood] | type[Ratio]
+) -> MeanTerms:
+    """Terms of these sizes with shapes and types in place of arrays."""
+
+    def make(key: Key) -> MeanTerms:
+        network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
+        return MeanTerms(network, standardize.blank(shape.x), line.blank(shape.x, shape.dim) if base else None, model)
+
+    return eqx.filter_eval_shape(make, jax.random.key(0))

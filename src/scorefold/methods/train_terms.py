@@ -1,0 +1,42 @@
+"""Training of NLE and NRE: an ensemble of terms log p(x|u) on single observations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from scorefold.density import line
+from scorefold.density.likelihood import Likelihood
+from scorefold.density.mean_terms import MeanTerms
+from scorefold.density.ratio import Ratio
+from scorefold.errors import ScorefoldError
+from scorefold.posterior.summed import SummedPosterior
+from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.simulations import Simulations
+from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.loop import Objective, train
+from scorefold.train.training_set import training_sets
+
+
+def train_terms(
+    method: Any,
+    objective: Objective,
+    model: type[Likelihood] | type[Ratio],
+    sims: Sequence[Simulations],
+    seeds: Sequence[int],
+    progress: bool,
+    checkpoint: Checkpoint | None,
+) -> list[SummedPosterior]:
+    """One ensemble for each of the simulations, trained on single observations; a prior without a density is refused."""
+    if not all(one.prior.has_density for one in sims):
+        raise ScorefoldError(
+            f"expected a prior with a known density for {type(method).__name__}, which multiplies it with the likelihood; got "
+            "one from draws. Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
+        )
+    sets, fixed = training_sets(sims, 1, method.training, seeds), []
+    for cases in sets:
+        scale, x = fit_standardize(cases.observations), cases.x[:, 0]
+        fixed.append((scale, line.fit_line(standardized(scale, x), cases.u) if method.base else None))
+    trained = train(objective, sets, fixed, method.training, method.base, progress, checkpoint)
+    posteriors = []
+    for one, (scale, fitted), (network, history) in zip(sims, fixed, trained, strict=True):
+        posteriors.append(SummedPosterior(one.prior, method, MeanTerms(network, scale, fitted, model), history, one.shape))
+    return posteriors

@@ -1,0 +1,70 @@
+"""Straight lines by least squares: with a ridge chosen by the data, and with Gaussian noise around them.
+
+The ridge is chosen by generalised cross-validation ("Generalized cross-validation as a method for choosing a good ridge
+parameter", Golub, Heath and Wahba, 1979): with y ≈ x β, singular values σ_i of x and the share σ_i²/(σ_i² + λ) of each that a
+penalty λ keeps, it minimises (squares left over) / (degrees of freedom left)². Many or collinear features then do no harm.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+COLLINEAR = 1e-4
+"""Of the mean variance, added to every feature's noise: collinear features do no harm."""
+
+
+class Ridge(NamedTuple):
+    """A fitted ridge regression without an intercept."""
+
+    coefficients: np.ndarray
+    """(features, targets)"""
+    free: float
+    """Degrees of freedom left."""
+
+
+def gcv_ridge(
+    x: np.ndarray, y: np.ndarray, penalties: np.ndarray, least_free: float, taken: int = 0, relative: bool = False
+) -> Ridge:
+    """Regress y (rows, targets) on x (rows, features) with the penalty that generalised cross-validation favours.
+
+    `taken` degrees of freedom have gone into centring; a fit that leaves less than the share `least_free` of the rows free is
+    not considered, since the criterion is 0/0 near interpolation. Where no penalty leaves enough, nothing is fitted. Penalties
+    that are `relative` count in rows plus the largest squared singular value.
+    """
+    count = len(y)
+    left, singular, right = np.linalg.svd(x, full_matrices=False)
+    projected = left.T @ y
+    total, best = (y**2).sum(), (np.inf, np.zeros_like(singular))
+    scale = count + singular.max(initial=0.0) ** 2 if relative else 1.0
+    for penalty in penalties * scale:
+        shrink = singular**2 / (singular**2 + penalty)
+        free = count - taken - shrink.sum()
+        if free < least_free * count:
+            continue
+        left_over = total - ((2 * shrink - shrink**2)[:, None] * projected**2).sum()
+        if (criterion := left_over / free**2) < best[0] * (1 - 1e-9):
+            best = (criterion, shrink)
+    shrink = best[1]
+    kept = np.divide(shrink, singular, where=singular > 0, out=np.zeros_like(shrink))
+    return Ridge(right.T @ (kept[:, None] * projected), float(count - taken - shrink.sum()))
+
+
+class NoisyLine(NamedTuple):
+    """x ≈ A u + b + e with e ~ N(0, S)."""
+
+    slope: np.ndarray
+    """A (x, dim)"""
+    offset: np.ndarray
+    """b (x,)"""
+    noise: np.ndarray
+    """S (x, x), with a small ridge"""
+
+
+def noisy_line(x: np.ndarray, u: np.ndarray, floor: float) -> NoisyLine:
+    """Least squares of x (rows, x) on u (rows, dim); `floor` is the least variance of the noise."""
+    design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
+    fit = np.linalg.lstsq(design, x, rcond=None)[0]
+    residual = x - design @ fit
+    noise = residual.T @ residual / len(x)
+    noise += (COLLINEAR * np.trace(noise) / len(noise) + floor) * np.eye(len(noise))
+    return NoisyLine(fit[1:].T, fit[0], noise)
