@@ -33,10 +33,10 @@ SMALLER = {
     "docs/refining.md": (
         {
             "budget=4_000": "budget=400",
-            "budget=6_000": "budget=400",
+            "budget=6_000, rounds=6": "budget=400, rounds=2",
+            "budget=6_000, store": "budget=200, rounds=1, store",
             '"f-npse"': TINY,
             "Workers(8,": "Workers(1,",
-            "rounds=6": "rounds=2",
         },
         0,
     ),
@@ -97,6 +97,7 @@ def test_readme(tmp_path, monkeypatch):
     assert (draws.theta[:, 1] < 2.2).all()
 
 
+@pytest.mark.full
 def test_diagnostics(tmp_path, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
     names = run("docs/diagnostics.md", dict(given))
@@ -105,12 +106,14 @@ def test_diagnostics(tmp_path, monkeypatch, given):
     assert (tmp_path / "pairs.png").exists()
 
 
+@pytest.mark.full
 def test_own_task(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run("docs/own_task.md", {})
     assert names["exact"].shape == (1_000, 2)
 
 
+@pytest.mark.full
 def test_refining(tmp_path, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
     names = run("docs/refining.md", dict(given))
