@@ -1,16 +1,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test test-full smoke lint format clean
+.PHONY: demo test test-full test-oldest test-newest smoke lint format clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
 
+# Unit and contract tests, examples in docstrings, and the shorter of the others: 5 minutes on two cores.
 test: .venv/installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not full" --durations=8
+	$(BIN)/$(PYTEST) -m "not full" --durations=8
 
+# Everything: 35 minutes on two cores.
 test-full: .venv/installed
-	$(BIN)/pytest -n 2 --dist loadfile --durations=15
+	$(BIN)/$(PYTEST) --durations=15
+
+# The tests of `make test` with the oldest and with the newest versions of the dependencies.
+test-oldest: .venv-oldest/installed
+	.venv-oldest/bin/$(PYTEST) -m "not full"
+
+test-newest: .venv-newest/installed
+	.venv-newest/bin/$(PYTEST) -m "not full"
 
 smoke: .venv/installed
 	rm -rf build/smoke
@@ -32,6 +42,16 @@ format: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+.venv-oldest/installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e ".[dev]"
+	touch $@
+
+.venv-newest/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e ".[dev]"
+	touch $@
+
 clean:
-	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-oldest .venv-newest demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

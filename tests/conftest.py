@@ -1,28 +1,72 @@
-"""Every test runs on the CPU, with the shapes in scorefold's annotations checked (jaxtyping, beartype)."""
+"""Every test runs on the CPU, with the shapes in scorefold's annotations checked (jaxtyping, beartype).
+
+Three things are decided here for the whole suite: which tests share a process under `pytest -n` (those of one file, unless
+they say otherwise), that a statistical test states how often it fails by chance, and whether a skipped test is a failure.
+"""
 
 import gc
 import os
+import signal
+from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"  # jax reads it when it is imported, below
 
+import false_failures
 import jax
 import jaxtyping
 import pytest
+from quick import quick
 
 jaxtyping.install_import_hook("scorefold", "beartype.beartype")
+
+collect_ignore = ["support"]
+
+MOST_MAPS = 30_000
+"""Every compiled program holds maps of memory, of which a process may have 65,530."""
 
 
 def pytest_configure(config):
     # In pyproject.toml this line would import scorefold.errors before the hook is there.
     config.addinivalue_line("filterwarnings", "error::scorefold.errors.ScorefoldWarning")
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and tests that interrupt would wait for ever.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected, and before xdist reads the groups
+def pytest_collection_modifyitems(config, items):
+    config.stash[false_failures.STATED] = false_failures.stated(items)
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+
+
+def _no_skips(report):
+    """With SCOREFOLD_NO_SKIPS=1, as `.ci/run` has it, what was skipped has failed."""
+    if os.environ.get("SCOREFOLD_NO_SKIPS") == "1" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"expected no test to be skipped here; got {reason!r}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return _no_skips((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    return _no_skips((yield))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def programs_are_forgotten():
-    """Every compiled program holds maps of memory, of which a process may have 65,530: all tests' together are too many."""
+    """Programs are shared by modules, until there are so many that maps of memory may run out."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    maps = Path("/proc/self/maps")
+    if not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
@@ -33,8 +77,6 @@ def unchecked(monkeypatch):
 
 @pytest.fixture(scope="module")
 def quick_to_compile():
-    """For modules whose time goes into compiling tiny programs: XLA leaves out most of its optimisations (-40%)."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    """For modules whose time goes into compiling tiny programs."""
+    with quick():
+        yield

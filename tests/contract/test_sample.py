@@ -2,7 +2,7 @@
 
 Seeds are fixed. The false-failure rates stated are those on fresh seeds, for a sampler without any bias: a mean of S
 independent draws scatters by 1/√S posterior sd, and the log of their sd by 1/√(2S) where the posterior is Gaussian.
-Together they come to about 1 in 5,000.
+Each test has its mark; together they come to about 1 in 5,000.
 """
 
 from functools import cache, partial
@@ -118,6 +118,7 @@ LEVELS = {"self-tuned": 25, "metropolis": 50, "ddim": 100, "probability-flow": 4
 DETERMINISTIC = {"ddim", "probability-flow"}
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("name", [n if n != "metropolis" else pytest.param(n, marks=pytest.mark.full) for n in SAMPLERS])
 def test_contract(name):
     sampler, settings = SAMPLERS[name], {**SETTINGS.get(name, {}), "clouds": 1, "size": SIZES.get(name, CLOUD)}
@@ -158,6 +159,7 @@ def test_defaults():
 # The default, where it is promised
 
 
+@pytest.mark.false_failure(3e-6)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("n", [1, 10, 100, 1000])
 def test_self_tuned_is_right_on_the_conjugate_gaussian(n):
@@ -183,6 +185,7 @@ def test_a_thousand_observations_have_a_thousand_times_their_means_score():
         np.testing.assert_allclose(full, total(problem.sets, level), rtol=1e-4, atol=0.1)
 
 
+@pytest.mark.false_failure(3e-6)
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_to_run")
 def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
@@ -196,6 +199,7 @@ def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
     assert info.converged.all()
 
 
+@pytest.mark.false_failure(1e-5)
 @pytest.mark.full
 def test_self_tuned_is_right_with_few_draws():
     # 64 clouds of 128 in 10-D, the fewest there are: 8,192 draws, standard errors 0.011 (mean) and 0.0078 (sd ratio),
@@ -243,6 +247,7 @@ def test_self_tuned_finds_both_modes(n):
     assert info.converged.all()
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 def test_self_tuned_with_the_damped_rule_is_right_on_the_conjugate_gaussian():
     # 300 observations, 64 of them a step. 4,096 draws: standard errors 0.016 (mean) and 0.011 (sd ratio), bounds at 5.6 and
@@ -265,6 +270,7 @@ def test_self_tuned_with_the_damped_rule_finds_both_modes():
     assert not info.diverged.any()
 
 
+@pytest.mark.false_failure(1e-6)
 def test_self_tuned_is_right_on_the_mixture():
     # 4,096 draws against 20,000: standard errors 0.017 (mean) and, for a Gaussian, 0.012 (sd ratio); bounds at 5.8.
     # The distributions of the distance to the mean, which show the components' weights, are 0.07 apart by chance once
@@ -300,6 +306,7 @@ def turned(u, x, gamma):
     return -rotation @ ((u - jnp.sqrt(gamma) * mean @ rotation.T) @ rotation / (gamma * variances + 1 - gamma))
 
 
+@pytest.mark.false_failure(8e-6)
 @pytest.mark.parametrize("name", [n if "one" not in n else pytest.param(n, marks=pytest.mark.full) for n in SCALES])
 def test_self_tuned_at_every_scale(name):
     # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
@@ -388,6 +395,7 @@ def test_several_modes_give_their_own_width():
     np.testing.assert_allclose(matrix(u, s), 0.01 * np.eye(2), atol=5e-4)
 
 
+@pytest.mark.false_failure(1e-9)
 def test_nobody_is_their_own_neighbour():
     v = jnp.asarray(CLOUDS["normal"], jnp.float32)
     for key in range(5):
@@ -402,6 +410,7 @@ def test_nobody_is_their_own_neighbour():
 # The paper's samplers
 
 
+@pytest.mark.false_failure(1e-6)
 def test_langevin_converges_for_a_few_observations():
     # shared/METHOD.md §4: sd ratio 1.04. With 1,024 draws its mean over 10 dimensions has standard error 0.007: bounds at
     # 5 of them, false failure 6e-7. The mean still lags, here by 0.24 sd.
@@ -421,6 +430,7 @@ def test_langevin_says_so_when_it_diverges():
     assert not info.converged.any()
 
 
+@pytest.mark.false_failure(1e-9)
 def test_transitions_are_too_narrow_for_several_sets():
     # A quarter, with exact scores: the paper's Algorithm 2 as it is. 4,096 draws: the mean ratio's standard error is
     # 0.003, and a false failure out of the question.
@@ -432,6 +442,7 @@ def test_transitions_are_too_narrow_for_several_sets():
     assert not info.converged.any()
 
 
+@pytest.mark.false_failure(3e-6)
 @pytest.mark.full
 def test_transitions_of_one_set_are_ancestral():
     # Both right, and so the same: 4,096 draws, standard errors 0.016 (mean) and 0.011 (sd ratio); bounds at more than
@@ -446,6 +457,7 @@ def test_transitions_of_one_set_are_ancestral():
         assert info.converged.all(), sampler
 
 
+@pytest.mark.false_failure(1e-7)
 def test_a_transition_of_one_set_is_an_ancestral_step():
     # One level, one set: Ancestral's mean (u + (1-α) s)/√α, and noise of variance 1-α.
     u = jnp.asarray(rng.standard_normal((50_000, 2)), jnp.float32)
@@ -457,6 +469,7 @@ def test_a_transition_of_one_set_is_an_ancestral_step():
     assert abs(noise.var() / 0.2 - 1) < 5.5 * np.sqrt(2 / noise.size)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_ancestral_is_right_on_one_observation_of_the_mixture():
     # Standard errors and bounds as for the mixture above, with room for the 1% that 400 levels lose.
     task = tasks.get("mixture")
@@ -483,6 +496,7 @@ def standardised_start():
     return jnp.asarray((u - u.mean(0)) / u.std(0), jnp.float32)
 
 
+@pytest.mark.false_failure(1e-9)
 @pytest.mark.parametrize("name", DOCUMENTED)
 @pytest.mark.parametrize(
     ("rule", "n"),
@@ -504,6 +518,7 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
     np.testing.assert_allclose(ratio, DOCUMENTED[name], atol=4e-3 if n < 1000 else 0.03)
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize("name", ["ddim", "probability-flow", "ancestral"])
 @pytest.mark.parametrize("sd", [0.001, *(pytest.param(sd, marks=pytest.mark.full) for sd in (0.01, 0.1))])
 def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
@@ -518,6 +533,7 @@ def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise
     assert 0.94 < np.std(u) / sd < 1.045
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("rule", "clouds", "size"), [("gauss", 4, CLOUD), pytest.param("jac", 2, 256, marks=pytest.mark.full)])
 def test_ancestral_is_right_with_rules_that_reverse(rule, clouds, size):
     # 400 levels leave the sd 1.2% too narrow. 4,096 (512) draws: standard errors 0.016 (0.044) of a mean, with bounds at 5.5,
@@ -530,6 +546,7 @@ def test_ancestral_is_right_with_rules_that_reverse(rule, clouds, size):
     assert info.converged.all()
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("sampler", [DDIM(), ProbabilityFlow()])
 def test_deterministic_reversals_are_right_on_one_observation_of_the_mixture(sampler):
     # Standard errors and bounds as for the mixture above, with room for the documented 2.4% and 0.7%.
@@ -561,6 +578,7 @@ def test_pilots_know_the_sets_precisions():
 # Metropolis
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 def test_metropolis_accepts_nearly_everything_on_a_gaussian():
     # Standard errors as for the damped rule above, bounds at 5.6 and 5.4: false failure 1e-6.
@@ -583,6 +601,7 @@ def test_metropolis_keeps_the_weights_of_both_modes(n):
     assert info.converged.all()
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize(("sampler", "seed"), [(Metropolis(levels=100, steps=8), 501), (Metropolis(levels=100, steps=8), 503)])
@@ -610,6 +629,7 @@ def score_at_lowest(task, x):
 PROBLEMS = [("gaussian", 10), ("mixture", 1), ("mixture", 8), ("bimodal", 5), ("bimodal", 30)]
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize(("name", "n"), PROBLEMS)
 def test_the_identities_hold_on_exact_draws(name, n):
     # E[s] = 0 per dimension and -E[(u - ū)ᵀ s] = dim, both within 5.5 standard errors of 50,000 draws: false failure
@@ -652,15 +672,17 @@ def flagged(size, dim, wide=1.0, shift=0.0):
     return 1 - float(np.mean(_judged(size, dim, wide, shift)))
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("size", [128, 1024])
 @pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.full), 10])
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
     # Measured over 2,000: 1e-3 with 128 draws in one dimension, where the Stein identity is a skewed χ², and none
-    # elsewhere. More than 5 of 500 then come once in 50,000.
-    assert flagged(size, dim) <= 0.01
+    # elsewhere. More than 8 of 500 then come once in 10⁸.
+    assert flagged(size, dim) <= 0.016
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("name", "n"), PROBLEMS)
 def test_exact_draws_of_a_task_seldom_raise_a_false_alarm(name, n):
     # 200 clouds of 1,024. The allowance is more than four standard errors of either identity, so that an alarm has a
@@ -674,6 +696,7 @@ def test_exact_draws_of_a_task_seldom_raise_a_false_alarm(name, n):
     assert not diverged.any()
 
 
+@pytest.mark.false_failure(1e-9)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("dim", [1, 2, 10])
 @pytest.mark.parametrize(
@@ -685,6 +708,7 @@ def test_planted_failures_are_flagged(wide, shift, dim):
     assert flagged(CLOUD, dim, wide, shift) == 1
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("dim", "power"), [(1, 0.5), (2, 0.85), (10, 0.99)])
 def test_planted_failures_are_flagged_with_few_draws(dim, power):
     # 30% too wide, in clouds of 128: measured 0.63, 0.94 and 1.00, of 500; the bounds are 5 standard errors below.
@@ -698,6 +722,7 @@ UNSEEN = pytest.mark.xfail(
 )
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(
     ("n", "wide"),
     [

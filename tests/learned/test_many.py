@@ -2,42 +2,19 @@
 
 import numpy as np
 import pytest
-from exact_posteriors import Looped
 
-import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import composed
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.xdist_group("learned gaussian")]
 
-TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
 GAUSSIAN = tasks.get("gaussian")
 X = np.stack([GAUSSIAN.observe(5, seed)[1] for seed in range(6)])
 
 
-@pytest.fixture(scope="module")
-def posterior():
-    return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), TINY)
-
-
-def test_by_default_one_after_the_other():
-    x = np.random.default_rng(0).standard_normal((4, 3, 2))
-    many = Looped().sample_many(x, draws=7, seed=5)
-    assert many.theta.shape == (4, 7, 2)
-    assert many.converged.all()
-    for one, drawn in zip(many.theta, Looped().sample(list(x), draws=7, seed=5), strict=True):
-        assert (one == drawn.theta).all()
-
-
-def test_those_that_fail_are_named_and_the_others_are_there():
-    x = np.random.default_rng(1).standard_normal((4, 3, 2))
-    x[1, 0, 0], x[3, 0, 0] = 1e3, -1e3
-    with pytest.warns(UntrustworthyDraws, match="2 of 4 data sets have not converged, 2 of these diverged"):
-        many = Looped().sample_many(x, draws=7)
-    assert many.diverged.tolist() == [False, True, False, True]
-    assert np.isnan(many.theta[1]).all()
-    assert np.isfinite(many.theta[[0, 2, 3]]).all()
+@pytest.fixture
+def posterior(gaussian):
+    return gaussian
 
 
 @pytest.mark.parametrize(
@@ -57,14 +34,15 @@ def test_the_same_as_one_by_one(posterior, how, within):
         assert one == pytest.approx(drawn.theta, abs=within)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_the_default_sampler_draws_the_same_posterior(posterior):
-    # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: five standard errors of the difference.
+    # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: 5.7 standard errors of the difference.
     many = posterior.sample_many(X[:2], draws=256, seed=3)
     alone = posterior.sample(X[1], draws=256, seed=4).theta
     together = many.theta[1]
-    assert (together.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0) == pytest.approx(np.zeros(10), abs=0.45)
-    assert np.log(together.std(axis=0) / alone.std(axis=0)) == pytest.approx(np.zeros(10), abs=0.32)
+    assert (together.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0) == pytest.approx(np.zeros(10), abs=0.5)
+    assert np.log(together.std(axis=0) / alone.std(axis=0)) == pytest.approx(np.zeros(10), abs=0.36)
     assert not {row.tobytes() for row in many.theta[0]} & {row.tobytes() for row in many.theta[1]}
 
 
@@ -73,17 +51,6 @@ def test_a_seed_for_each_data_set_in_one_program(posterior):
     how = {"sampler": "ancestral", "rule": "gauss"}
     many = posterior.sample_many(X[:2], draws=100, seed=[5, 2**40], **how)
     assert many.theta[1] == pytest.approx(posterior.sample(X[1], draws=100, seed=2**40, **how).theta, abs=1e-4)
-
-
-def test_a_seed_for_each_data_set():
-    x = np.random.default_rng(1).standard_normal((2, 3, 2))
-    many = Looped().sample_many(x, draws=7, seed=[5, 2**40])
-    assert (many.theta[1] == Looped().sample(x[1], draws=7, seed=2**40).theta).all()
-    assert (many.theta[1] != Looped().sample(x[1], draws=7, seed=5).theta).any()
-    with pytest.raises(ScorefoldError, match="one for each of the 2 data sets; got 3"):
-        Looped().sample_many(x, seed=[1, 2, 3])
-    with pytest.raises(ScorefoldError, match="seed"):
-        Looped().sample_many(x, seed=[1, -2])
 
 
 def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatch):
@@ -105,6 +72,7 @@ def test_several_clouds(posterior, monkeypatch):
     assert len({row.tobytes() for row in many.theta.reshape(-1, 10)}) == 400
 
 
+@pytest.mark.false_failure(1e-6)
 def test_single_scores_add_up(posterior):
     u = GAUSSIAN.prior.to_normal(GAUSSIAN.reference(X[0], 50, 0))
     scores, prior = posterior.single_scores(X[0], u)
@@ -114,18 +82,3 @@ def test_single_scores_add_up(posterior):
     precision = 1 + 1 / np.linspace(0.6, 1.4, 10)
     exact = -precision * (u - X[0][:, None] / np.linspace(0.6, 1.4, 10) / precision)
     assert np.abs(scores - exact).mean() < 0.3 * np.abs(exact).mean()
-
-
-@pytest.mark.parametrize(
-    ("x", "how", "says"),
-    [
-        (X[0], {}, "expected x_obs of shape \\(data sets, n, 10\\)"),
-        (X[:0], {}, "expected x_obs of shape"),
-        (np.where(X > 0, np.nan, X), {}, "hold NaN"),
-        (X, {"draws": 0}, "expected draws"),
-        (X, {"temperature": 2}, "expected only rule, sampler, set_size"),
-    ],
-)
-def test_says_what_was_expected(posterior, x, how, says):
-    with pytest.raises(ScorefoldError, match=says):
-        posterior.sample_many(x, **how)

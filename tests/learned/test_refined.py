@@ -57,11 +57,12 @@ def off(draws):
     return np.abs(draws.theta.mean(axis=0) - MEAN).max() / SD, draws.theta.std(axis=0).mean() / SD
 
 
+@pytest.mark.false_failure(1e-6)
 def test_it_finds_a_posterior_a_seventeenth_as_wide_as_the_prior(refined):
     # √(12/1800) = 0.08 sd is to be expected, and 0.03 from 1,000 draws.
     draws = refined.sample(X, 1_000, seed=2)
     shift, ratio = off(draws)
-    assert shift < 0.4
+    assert shift < 0.5
     assert 0.85 < ratio < 1.15
     assert draws.info.converged
 
@@ -88,6 +89,7 @@ def test_another_data_set_is_noticed(refined):
     assert not draws.info.converged
 
 
+@pytest.mark.false_failure(1e-5)
 def test_one_observation_is_tilted_too(refined):
     # A neighbour: only one of the observations, so that the region is left on all sides.
     with warnings.catch_warnings():
@@ -103,6 +105,7 @@ def test_samplers_that_reverse_are_refused(refined):
         refined.sample(X, 200, sampler="ddim", rule="gauss")
 
 
+@pytest.mark.false_failure(1e-5)
 def test_truncated_proposals_in_sets(start):
     prior = standard_normal_prior(2)
     sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
@@ -114,6 +117,7 @@ def test_truncated_proposals_in_sets(start):
     assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
 
 
+@pytest.mark.false_failure(1e-5)
 def test_failed_simulations_are_counted(start):
     with pytest.warns(ScorefoldWarning, match="simulations failed .* not finite"):
         refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1, workers=sf.Workers(max_failures=0.3))
@@ -123,6 +127,7 @@ def test_failed_simulations_are_counted(start):
     assert off(refined.sample(X, 500, seed=2))[0] < 0.6
 
 
+@pytest.mark.false_failure(1e-5)
 def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
     sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
@@ -135,6 +140,7 @@ def test_a_start_that_is_far_off_is_mended():
     assert 0.8 < ratio < 1.2
 
 
+@pytest.mark.false_failure(1e-5)
 def test_both_modes_are_kept():
     task = tasks.get("bimodal")
     theta, x = task.observe(8, 1004)
@@ -177,11 +183,12 @@ def test_what_cannot_be_refined(start, refined):
         start[0].refine(X[:, :1], simulator)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_summaries_take_nothing_away(refined, summarised):
     assert refined.summaries is None
     assert summarised.local.shape == (4,)
     shift, ratio = off(summarised.sample(X, 1_000, seed=2))
-    assert shift < 0.4
+    assert shift < 0.5
     assert 0.85 < ratio < 1.15
 
 
@@ -232,6 +239,7 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
         run(worker=2)
 
 
+@pytest.mark.false_failure(1e-5)
 @pytest.mark.full
 def test_a_line_too_wide_to_help_does_not_move_the_region():
     """Half of the observations are hardly noisy, half very: a line sees their mean noise, and its posterior is far too wide."""

@@ -324,6 +324,7 @@ def test_squared_mmd_is_on_a_scale_of_roots(browser, files):
     assert "square roots" in browser.run("document.getElementById('note').textContent")
 
 
+@pytest.mark.false_failure(0)
 @in_chromium
 def test_a_point_shows_its_records(browser, files, records):
     browser.open(files / "bench.html")

@@ -1,4 +1,4 @@
-"""A two-dimensional task with a known posterior, on which every baseline is tried, and how right it must be.
+"""A two-dimensional task with a known posterior, on which every method is tried, trained for a moment, and how right it is.
 
 θ ~ N(0, I), x | θ ~ N(A θ, diag(v)): the posterior of n observations is Gaussian, with precision I + n Aᵀ diag(v)⁻¹ A.
 """
@@ -6,7 +6,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
+import scorefold as sf
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.simulate import simulate
 from scorefold.tasks.gaussian import standard_normal_prior
@@ -43,3 +45,30 @@ def misses(theta, x):
     """The largest shift of a mean, in posterior sd, and the largest |log ratio| of the sds."""
     mean, sd = exact(x)
     return np.abs((theta.mean(0) - mean) / sd).max(), np.abs(np.log(theta.std(0) / sd)).max()
+
+
+LARGEST = 8
+"""Observations in a simulated set, and the most that NPE and NPSE take."""
+TRAINING = sf.Training(members=1, learning_rates=(1e-3,), steps=100)
+NETWORK = {"width": 16, "depth": 1, "training": TRAINING}
+METHODS = {
+    "f-npse": (sf.NPSE(set_size=1, correction=False, **NETWORK), 1),
+    "pf-npse": (sf.NPSE(**NETWORK), LARGEST),
+    "npse": (sf.NPSE(composes=False, correction=False, **NETWORK), LARGEST),
+    "npe": (sf.NPE(layers=2, **NETWORK), LARGEST),
+    "nle": (sf.NLE(layers=2, chains=4, warmup=150, **NETWORK), 1),
+    "nre": (sf.NRE(chains=4, warmup=150, **NETWORK), 1),
+    "abc": (sf.ABC(), LARGEST),
+}
+"""Each with the size of the sets it is simulated in."""
+
+
+def cases(*names):
+    """Parameters for the fixture `every_method`, whose tests go to one process for each method."""
+    return [pytest.param(name, marks=pytest.mark.xdist_group(f"learned {name}")) for name in names]
+
+
+def trained(name, seed=0):
+    """A method's posterior. On this task the fitted line is right, and 100 steps leave it so."""
+    method, set_size = METHODS[name]
+    return sf.fit(simulations(4_000 if set_size > 1 else 3_000, set_size, seed), method, seed=seed)

@@ -1,6 +1,7 @@
 """What the presets hold, how --only chooses, and what is refused before any work."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -12,13 +13,13 @@ from scorefold.methods import METHODS
 from scorefold.sample import Langevin
 from scorefold.tasks.stored import BENCHMARK_SEEDS, BENCHMARK_SIZES
 
-PLANNED = {preset: cells(preset) for preset in PRESETS}
-CELL = PLANNED["tiny"][0]
+planned_cells = cache(cells)
+CELL = planned_cells("tiny")[0]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_is_the_same_every_time_and_holds_every_cell_once(preset):
-    planned = PLANNED[preset]
+    planned = planned_cells(preset)
     assert planned == list(dict.fromkeys(PRESETS[preset]()))
     assert len({cell.key for cell in planned}) == len(planned)
     assert all(cell.training in cell.together for cell in planned)
@@ -27,13 +28,13 @@ def test_a_preset_is_the_same_every_time_and_holds_every_cell_once(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_trainings_share_no_parameter_draws(preset):
     owners: dict[int, set[int]] = {}
-    for cell in PLANNED[preset]:
+    for cell in planned_cells(preset):
         owners.setdefault(cell.parameters, set()).add(cell.training)
     assert all(len(trainings) == 1 for trainings in owners.values())
 
 
 def test_the_paper_grid_is_whole():
-    planned = PLANNED["paper"]
+    planned = planned_cells("paper")
     for method, m in (("f-npse", 1), ("pf-npse", 6), ("npse", 30)):
         for setting in ("paper", "default"):
             for task in ("gaussian", "mixture", "sir", "lotka_volterra"):
@@ -119,7 +120,7 @@ def test_groups_hold_all_cells_in_order():
 
 @pytest.mark.parametrize("machine", estimate.MACHINES)
 def test_estimates_grow_with_what_is_to_be_done(machine):
-    times = [estimate.seconds(PLANNED[preset], estimate.MACHINES[machine]) for preset in ("tiny", "smoke", "quick")]
+    times = [estimate.seconds(planned_cells(preset), estimate.MACHINES[machine]) for preset in ("tiny", "smoke", "quick")]
     assert times == sorted(times)
     assert times[0] > 0
     assert estimate.MACHINES["one GPU"].score < estimate.MACHINES["two cores"].score

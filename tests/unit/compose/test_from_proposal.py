@@ -48,6 +48,7 @@ def sets_in(mean, root, x):
     return ExactSets(shifted, jnp.int32(count), jnp.arange(count), None, single, lambda w, x, gamma: jnp.zeros(()))
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize(
     "n",
     [
@@ -80,6 +81,7 @@ def test_the_posterior_is_that_of_the_prior_whatever_the_proposal(n):
     assert 0.97 < ratio.mean() < 1.03
 
 
+@pytest.mark.false_failure(0)
 def test_without_the_tilt_it_would_be_the_proposals():
     # One observation: the prior matters, and a proposal beside the posterior would pull it along.
     _, x = tasks.get("gaussian").observe(1, 1000)

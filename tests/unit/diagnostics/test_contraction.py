@@ -8,6 +8,7 @@ from scorefold.diagnostics.contraction import contraction
 from scorefold.errors import ScorefoldError
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize("n", [1, 8, 30])
 def test_of_a_conjugate_posterior(n):
     # Contraction n / (n + 1) and z ~ N(0, 1): the median over 300 is known to better than 0.02, the sd of z to 0.04.
@@ -17,6 +18,7 @@ def test_of_a_conjugate_posterior(n):
     assert found.z.std(axis=0) == pytest.approx(np.ones(2), abs=0.2)
 
 
+@pytest.mark.false_failure(1e-9)
 def test_the_prior_learns_nothing():
     w = world(2, fault="prior")
     assert np.abs(contraction(w.truth, w.draws, np.ones(2)).typical).max() < 0.1

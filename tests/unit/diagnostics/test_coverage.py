@@ -2,23 +2,25 @@
 
 import numpy as np
 import pytest
+from chance import one_of
 from conjugate import world
 
 from scorefold.diagnostics.coverage import ALL_PARAMETERS, REGION_KINDS, coverage
 from scorefold.errors import ScorefoldError
 
 
+@pytest.mark.false_failure(1e-7)
 @pytest.mark.parametrize("kind", REGION_KINDS)
 @pytest.mark.parametrize("fault", ["", "folded"])
 def test_a_right_posterior_is_covered(kind, fault):
-    # A p-value below 0.001 comes up once in 1,000; the rates are tested in test_sbc.py, on the same ranks.
-    w = world(1, fault=fault)
-    found = coverage(w.truth, w.draws, w.names, kind)
+    # A p-value below 0.05 comes up once in 20; the rates are tested in test_sbc.py, on the same ranks.
+    worlds = (world([1, k], fault=fault) for k in range(6))
+    found = one_of(lambda k: coverage(*next(worlds)[::2], ("a", "b"), kind), lambda found: found.uniformity.p_value > 0.05)
     assert found.names == ("a", "b", ALL_PARAMETERS)
-    assert found.uniformity.p_value > 0.001
-    assert found.at(0.5) == pytest.approx(np.full(3, 0.5), abs=0.12)  # four standard errors
+    assert found.at(0.5) == pytest.approx(np.full(3, 0.5), abs=0.17)  # six standard errors
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize("kind", REGION_KINDS)
 @pytest.mark.parametrize(("fault", "sign"), [("narrow", -1), ("wide", 1)])
 def test_a_wrong_width_shows(kind, fault, sign):
@@ -28,6 +30,7 @@ def test_a_wrong_width_shows(kind, fault, sign):
     assert (sign * (found.at(0.5) - 0.5) > 0).all()
 
 
+@pytest.mark.false_failure(1e-6)
 def test_a_lost_mode_shows_in_the_highest_density_regions():
     w = world(3, fault="lost mode")
     found = coverage(w.truth, w.draws, w.names, "highest density")
@@ -35,6 +38,7 @@ def test_a_lost_mode_shows_in_the_highest_density_regions():
     assert (found.at(0.9) < 0.7).all()
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("kind", REGION_KINDS)
 def test_agrees_with_intervals_counted_one_by_one(kind):
     w = world(4, datasets=100, draws=200, dim=1)

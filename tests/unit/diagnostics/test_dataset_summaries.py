@@ -8,11 +8,12 @@ from scorefold.diagnostics.dataset_summaries import fit_scaling, predict, summar
 from scorefold.errors import ScorefoldError
 
 
+@pytest.mark.false_failure(1e-6)
 def test_scaling_is_robust_and_comes_back():
     values = np.random.default_rng(0).standard_normal((500, 3)) * [1, 10, 100] + [0, 5, -7]
     values[0] = 1e12
     scaling = fit_scaling(values)
-    assert scaling.spread == pytest.approx([1, 10, 100], rel=0.2)
+    assert scaling.spread == pytest.approx([1, 10, 100], rel=0.3)
     assert scaling.back(scaling(values)) == pytest.approx(values, rel=1e-6)
 
 
@@ -29,6 +30,7 @@ def test_summaries_ignore_the_order_of_observations(n):
     assert found == pytest.approx(summaries(w.x[:, ::-1]))
 
 
+@pytest.mark.false_failure(1e-6)
 def test_predictions_follow_the_data():
     w = world(2)
     found = predict(w.truth, summaries(w.x))

@@ -19,6 +19,7 @@ def exact():
     return (with_it - without) * np.sqrt(n + 1)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_by_scores():
     # p(θ|x_j) = N(x_j / 2, 1/2). To first order the mean moves by n/(n+1) of what it does; draws add noise of about 0.02.
     scores = -2 * (DRAWS - X[:, None] / 2)
@@ -28,6 +29,7 @@ def test_by_scores():
     assert found.distance == pytest.approx(np.linalg.norm(found.shift, axis=1), rel=0.05)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_by_draws():
     # Means of 4,000 draws each: an error of 0.022 sd in each of 24 numbers, 0.15 is beyond six of them.
     without = np.stack([posterior(np.delete(X, j, axis=0), 4_000, RNG) for j in range(len(X))])

@@ -15,21 +15,24 @@ def observed(mean, fault="", seed=0):
     return x, posterior(x, 200, rng, fault)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_false_alarms():
-    # Of 60 tests with 39 exchanges each, the rate is at most 5 %: above 9 less than twice in 1,000.
+    # Of 60 tests with 39 exchanges each, the rate is at most 5 %: above 14 once in 5 million.
     alarms = 0
     for k in range(60):
         w = world([1, k], datasets=60, draws=40)
         alarms += local_c2st(w.truth, w.draws, w.x, *observed(0.3, seed=k), seed=k, replicates=39).p_value < 0.05
-    assert alarms <= 9
+    assert alarms <= 14
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("fault", ["narrow", "wide", "shifted"])
 def test_faults_are_noticed(fault):
     w = world(2, datasets=500, fault=fault)
     assert local_c2st(w.truth, w.draws, w.x, *observed(0.3, fault)).p_value < 0.05
 
 
+@pytest.mark.false_failure(1e-6)
 def test_only_where_the_posterior_is_wrong():
     # Too low where the first parameter is positive, right elsewhere.
     w = world(3, datasets=1_000)

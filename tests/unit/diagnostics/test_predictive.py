@@ -7,6 +7,7 @@ from scorefold.diagnostics.predictive import STATISTICS, predictive
 from scorefold.errors import ScorefoldError
 
 
+@pytest.mark.false_failure(0)
 def test_p_values_are_as_defined():
     rng = np.random.default_rng(0)
     x, replicated = rng.standard_normal((5, 2)), rng.standard_normal((30, 5, 2))
@@ -18,19 +19,21 @@ def test_p_values_are_as_defined():
     assert found.p_values[1, 1] == pytest.approx(min(1, 2 * min(above, below) / 31))
 
 
+@pytest.mark.false_failure(1e-6)
 def test_false_alarms():
-    # Each of 200 means has p < 5 % with probability 4/100 (99 replicates): above 18 less than once in 1,000.
-    # For all statistics and numbers together it is at most 5 %: above 22 less than once in 1,000.
+    # Each of 200 means has p < 5 % with probability 4/100 (99 replicates): above 26 once in 20 million.
+    # For all statistics and numbers together it is at most 5 %: above 32 once in 10⁸.
     alarms = joint_alarms = 0
     for k in range(200):
         x = np.random.default_rng([1, k]).standard_normal((100, 4, 3))
         found = predictive(x[0], x[1:])
         alarms += found.p_values[0, 0] < 0.05
         joint_alarms += found.p_value < 0.05
-    assert alarms <= 18
-    assert joint_alarms <= 22
+    assert alarms <= 26
+    assert joint_alarms <= 32
 
 
+@pytest.mark.false_failure(1e-6)
 def test_a_wrong_spread_is_noticed():
     rng = np.random.default_rng(2)
     # One of ten numbers: the smallest of fifty p-values says little, the largest deviation does.

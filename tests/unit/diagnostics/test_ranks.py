@@ -18,10 +18,12 @@ def test_ranks_count_what_is_below():
     assert (np.sort(ranks, axis=1) == np.arange(31)[:, None]).all()
 
 
+@pytest.mark.false_failure(1e-8)
 def test_equal_values_are_ranked_at_random():
-    # 200 ranks of a truth equal to all draws: uniform on 0 … 20. The mean, 10, has a standard error of 0.43: five of them.
-    ranks = pooled_ranks(np.zeros((200, 1)), np.zeros((200, 20, 1)))[:, 0, 0]
-    assert abs(ranks.mean() - 10) < 2.2
+    # 600 ranks of a truth equal to all draws: uniform on 0 … 20. The mean, 10, has a standard error of 0.25: six of them. Some
+    # rank is missing once in 10¹¹ runs.
+    ranks = pooled_ranks(np.zeros((600, 1)), np.zeros((600, 20, 1)))[:, 0, 0]
+    assert abs(ranks.mean() - 10) < 1.5
     assert set(ranks) == set(range(21))
 
 
@@ -40,6 +42,7 @@ def test_gamma_and_the_band_are_as_defined():
     assert (inside == (found.p_values > 0.05)).all()
 
 
+@pytest.mark.false_failure(1e-6)
 def test_an_independent_count_gives_the_same_p_value():
     # The null distribution of one quantity does not depend on the draws: uniform ranks will do. With 4,000 and 2,000
     # replicates the standard error of the difference is at most 0.014: five of them.

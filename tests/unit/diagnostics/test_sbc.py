@@ -5,6 +5,7 @@ Draws are exact and independent, from NumPy; what is counted are whole tests of 
 
 import numpy as np
 import pytest
+from chance import one_of
 from conjugate import world
 from scipy import stats
 
@@ -30,19 +31,22 @@ def alarms(count, quantity, seed, **of):
     return found
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_false_alarms_are_as_rare_as_promised(quantity):
-    # Binomial(150, 0.05) is outside of 1 … 18 once in 1,000.
-    assert 1 <= alarms(150, quantity, 1, datasets=60, draws=40) <= 18
+    # Binomial(150, 0.05) is above 24 once in 8 million.
+    assert alarms(150, quantity, 1, datasets=60, draws=40) <= 24
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_false_alarms_over_two_thousand_replicates(quantity):
-    # Of a rate of 5 %, outside of 3.4 … 6.6 % once in 1,000.
-    assert 0.034 <= alarms(2_000, quantity, 2, datasets=100, draws=60) / 2_000 <= 0.066
+    # Of a rate of 5 %, outside of 2.5 … 7.7 %, which is 5 sd, once in a million.
+    assert 0.025 <= alarms(2_000, quantity, 2, datasets=100, draws=60) / 2_000 <= 0.077
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 def test_false_alarms_of_parameters_that_depend_on_each_other():
     # Eight copies of a parameter, slightly noisy: counted one by one they would be adjusted to under 1 %.
@@ -53,16 +57,18 @@ def test_false_alarms_of_parameters_that_depend_on_each_other():
             np.concatenate([v + 0.1 * rng.standard_normal(v.shape) for _ in range(8)], axis=-1) for v in (w.truth, w.draws)
         )
         found += sbc(truth, draws, tuple("abcdefgh"), seed=k, replicates=199).p_value < 0.05
-    # Outside of 2.8 … 7.2 % once in 700.
-    assert 0.028 <= found / 1_000 <= 0.072
+    # Of a rate of 5 %, outside of 1.6 … 8.8 %, which is 5 sd, once in a million.
+    assert 0.016 <= found / 1_000 <= 0.088
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.full)])
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_thirty_percent_too_narrow_is_caught(count, quantity):
     assert alarms(count, quantity, 5, datasets=1_000, fault="narrow") >= 0.99 * count
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.full)])
 def test_thirty_percent_too_narrow_is_caught_without_a_data_dependent_quantity(count):
     found = 0
@@ -72,20 +78,22 @@ def test_thirty_percent_too_narrow_is_caught_without_a_data_dependent_quantity(c
     assert found >= 0.99 * count
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("count", [20, pytest.param(500, marks=pytest.mark.full)])
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_the_prior_is_always_flagged(count, quantity):
     assert alarms(count, quantity, 7, datasets=100, fault="prior") == count
 
 
+@pytest.mark.false_failure(1e-7)
 def test_the_prior_would_pass_without_it():
-    w = world(8, fault="prior")
-    assert sbc(w.truth, w.draws, w.names).p_value > 0.05
+    w = one_of(lambda k: world([8, k], fault="prior"), lambda w: sbc(w.truth, w.draws, w.names).p_value > 0.05)
     found = sbc(w.truth, w.draws, w.names, w.log_likelihood)
     assert (found.p_values[:2] > 0.05).all()
     assert found.p_values[2] < 0.01
 
 
+@pytest.mark.false_failure(3e-6)
 @pytest.mark.parametrize(("fault", "low_by", "ratio"), [("", 0, 1), ("narrow", 0, 0.7), ("wide", 0, 1.4), ("shifted", -0.5, 1)])
 def test_how_far_off(fault, low_by, ratio):
     # Standard errors of 0.05 at most for either; five of them over eight numbers.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from chance import one_of
 from conjugate import world
 
 from scorefold.diagnostics.dataset_summaries import predict, summaries
@@ -13,40 +14,51 @@ def near_the_data(w, seed=0):
     return predict(w.truth, summaries(w.x)).points(seed)
 
 
+@pytest.mark.false_failure(1e-7)
 def test_a_right_posterior_passes():
-    # Below 0.001 once in 1,000, twice.
-    w = world(1)
-    assert tarp(w.truth, w.draws).p_value > 0.001
-    assert tarp(w.truth, w.draws, near_the_data(w)).p_value > 0.001
+    # Each of the two below 0.05 once in 20.
+    def p_values(k):
+        w = world([1, k])
+        return tarp(w.truth, w.draws).p_value, tarp(w.truth, w.draws, near_the_data(w)).p_value
+
+    one_of(p_values, lambda both: min(both) > 0.05, tries=8)
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 def test_false_alarms():
-    # Of a rate of 5 %, outside of 2.7 … 7.3 % once in 1,000.
+    # Of a rate of 5 %, outside of 1.6 … 8.8 %, which is 5 sd, once in a million.
     found = 0
     for k in range(1_000):
         w = world([2, k], datasets=60, draws=40)
         found += tarp(w.truth, w.draws, near_the_data(w, k), seed=k).p_value < 0.05
-    assert 0.027 <= found / 1_000 <= 0.073
+    assert 0.016 <= found / 1_000 <= 0.088
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("fault", ["narrow", "wide", "prior", "wrong n", "lost mode"])
 def test_faults_show_with_points_near_the_data(fault):
     w = world(3, datasets=500, fault=fault)
     assert tarp(w.truth, w.draws, near_the_data(w)).p_value < 0.01
 
 
+@pytest.mark.false_failure(1e-7)
 def test_the_prior_passes_with_points_that_ignore_the_data():
-    w = world(4, fault="prior")
-    assert tarp(w.truth, w.draws).p_value > 0.05
+    def p_value(k):
+        w = world([4, k], fault="prior")
+        return tarp(w.truth, w.draws).p_value
+
+    one_of(p_value, lambda p: p > 0.05)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("fault", "sign"), [("narrow", -1), ("wide", 1)])
 def test_the_area_says_which_way(fault, sign):
     w = world(5, datasets=500, fault=fault)
     assert sign * tarp(w.truth, w.draws, near_the_data(w)).area > 0.02
 
 
+@pytest.mark.false_failure(0)
 def test_agrees_with_an_implementation_from_the_definition():
     w = world(6, datasets=40, draws=50)
     references = np.random.default_rng(0).standard_normal(w.truth.shape)

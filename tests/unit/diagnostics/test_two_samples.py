@@ -69,6 +69,7 @@ def test_mmd_of_equal_draws_is_refused():
         squared_mmd(np.ones((5, 2)), np.ones((6, 2)))
 
 
+@pytest.mark.false_failure(0)
 @pytest.mark.parametrize("kind", [np.float32, np.float64, jnp.asarray, np.ndarray.tolist])
 def test_takes_any_array_and_returns_plain_numbers(kind):
     draws, reference = kind(gaussian(1, 45, 2)), kind(gaussian(2, 60, 2))
@@ -82,6 +83,7 @@ def test_takes_any_array_and_returns_plain_numbers(kind):
 # Moments.
 
 
+@pytest.mark.false_failure(0)
 def test_moments_of_a_moved_and_stretched_reference_are_exact():
     reference = gaussian(3, 50, 3)
     mean, sd = reference.mean(0), reference.std(0, ddof=1)
@@ -118,6 +120,7 @@ def test_mmd_is_the_definition(a, b, dim, mean, sd, offset):
     assert squared_mmd(x, y) == pytest.approx(direct_mmd(x, y), abs=1e-6)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("mean", "sd"), [(0.0, 1.0), (0.4, 1.0), (0.0, 2.0)])
 def test_mmd_of_gaussians_is_the_closed_form(mean, sd):
     """E k(u, v) = (ℓ²/(ℓ²+s))^{d/2} e^{-|m|²/2(ℓ²+s)} where u - v ~ N(m, s I)."""
@@ -131,9 +134,9 @@ def test_mmd_of_gaussians_is_the_closed_form(mean, sd):
 
     population = expected(0, 2 * sd**2) + expected(0, 2) - 2 * expected(dim * mean**2, 1 + sd**2)
     # Over 40 fresh pairs the sd of estimate - population was 0.0002 without a difference and 0.0034 with one;
-    # the tolerance is five of them: a false failure less than once in 100,000.
+    # the tolerance is 6.5 of them.
     differs = mean > 0 or sd > 1
-    assert squared_mmd(x, y) == pytest.approx(population, abs=0.017 if differs else 0.001)
+    assert squared_mmd(x, y) == pytest.approx(population, abs=0.022 if differs else 0.0013)
 
 
 def test_mmd_far_apart_is_its_limit():
@@ -151,17 +154,19 @@ def test_mmd_does_not_change_with_shift_turn_scale_or_order():
     assert squared_mmd(x[::-1], y) == pytest.approx(value, abs=1e-6)
 
 
+@pytest.mark.false_failure(1e-7)
 def test_mmd_is_unbiased():
     values = [squared_mmd(gaussian(2 * s, 20, 2), gaussian(2 * s + 1, 20, 2)) for s in range(1_000, 1_400)]
-    # Four standard errors: a false failure once in 16,000. The biased estimate is 0.04 here, 28 of them.
-    assert abs(np.mean(values)) < 4 * np.std(values, ddof=1) / np.sqrt(len(values))
+    # Six standard errors. The biased estimate is 0.04 here, 28 of them.
+    assert abs(np.mean(values)) < 6 * np.std(values, ddof=1) / np.sqrt(len(values))
 
 
+@pytest.mark.false_failure(1e-7)
 def test_mmd_median_over_a_subset_is_close_and_repeatable():
     x, y = gaussian(13, 3_000, 10), gaussian(14, 3_000, 10)
     subset = _median_distance(np.concatenate([x, y]))
-    # |u - v|² ~ 2 χ²_10. Over 40 fresh seeds the sd was 0.56%; four of them: a false failure once in 16,000.
-    assert subset == pytest.approx(np.sqrt(2 * chi2.median(10)), rel=0.022)
+    # |u - v|² ~ 2 χ²_10. Over 40 fresh seeds the sd was 0.56%: six of them.
+    assert subset == pytest.approx(np.sqrt(2 * chi2.median(10)), rel=0.034)
     assert squared_mmd(x, y) == squared_mmd(x, y)
 
 
@@ -201,21 +206,23 @@ CASES = {
 }
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.full) for case in CASES])
 def test_c2st_agrees_with_scikit_learn(case):
     draws, reference = CASES[case]
     # The larger sd of one run, theirs or ours, over 10 seeds on these clouds: 0.012 (identical), 0.014
     # (shifted), 0.007 (wider), 0.012 (bimodal). The difference of two means of three runs has √(2/3) of that,
-    # so 0.03 is 3, 2.6, 5 and 3 of its sd: a false failure in about 1.5% of fresh seeds, all four together.
+    # so 0.07 is 6 of its sd or more.
     ours = np.mean([c2st(draws, reference, seed) for seed in range(3)])
     theirs = np.mean([sklearn_c2st(draws, reference, seed) for seed in range(3)])
-    assert ours == pytest.approx(theirs, abs=0.03)
+    assert ours == pytest.approx(theirs, abs=0.07)
     if case == "identical":
-        # Over 30 fresh pairs of clouds, one run had sd 0.020: beyond 0.06 once in 300.
-        assert ours == pytest.approx(0.5, abs=0.06)
+        # Over 30 fresh pairs of clouds, one run had sd 0.020: six of them.
+        assert ours == pytest.approx(0.5, abs=0.12)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_c2st_stays_below_the_best_classifier():
     """Two Gaussians at distance |δ| = 2 are told apart at best with probability Φ(|δ|/2) = 0.841."""
     n, dim, pairs = 200, 10, 3
@@ -225,8 +232,8 @@ def test_c2st_stays_below_the_best_classifier():
     best = norm.cdf(1)
     noise = np.sqrt(best * (1 - best) / (2 * n * pairs))
     # Over 24 fresh pairs the accuracy was 0.794 (the network overfits 320 rows), sd 0.024, 0.014 for three:
-    # both ends are more than four of them away, a false failure less than once in 16,000.
-    assert best - 0.11 < accuracy < best + 3 * noise
+    # both ends are more than 5.5 of them away.
+    assert best - 0.14 < accuracy < best + 3 * noise
 
 
 def test_c2st_training_is_scikit_learns_step_by_step():
@@ -266,6 +273,7 @@ def test_c2st_fold_stops_after_eleven_stale_epochs_and_freezes():
     assert np.array_equal(weights[10], weights[12])
 
 
+@pytest.mark.false_failure(1e-6)
 def test_c2st_initial_layers_fill_their_range():
     for weight, bias in _initial_layers(jax.random.key(1), 10)[:2]:
         bound = np.sqrt(6 / sum(weight.shape))
@@ -275,6 +283,7 @@ def test_c2st_initial_layers_fill_their_range():
         assert np.var(weight) == pytest.approx(bound**2 / 3, rel=0.15)
 
 
+@pytest.mark.false_failure(0)
 def test_c2st_uses_the_first_rows_of_the_longer_cloud():
     draws, reference = gaussian(34, 90, 2), gaussian(35, 47, 2, mean=0.5)
     beyond = draws.copy()
@@ -282,15 +291,17 @@ def test_c2st_uses_the_first_rows_of_the_longer_cloud():
     assert c2st(beyond, reference) == c2st(draws, reference) == c2st(draws[:45], reference)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_c2st_depends_on_the_seed_only():
     draws, reference = gaussian(36, 45, 2), gaussian(37, 45, 2)
     assert c2st(draws, reference, seed=3) == c2st(draws, reference, seed=3)
     assert len({c2st(draws, reference, seed=seed) for seed in range(5)}) > 1
 
 
+@pytest.mark.false_failure(1e-6)
 def test_c2st_may_fall_below_one_half_and_reaches_one():
-    values = [c2st(gaussian(s, 45, 2), gaussian(s + 100, 45, 2)) for s in range(40, 52)]
-    # Each is below one half about half of the time: all twelve above it once in 4,000.
+    values = [c2st(gaussian(s, 45, 2), gaussian(s + 100, 45, 2)) for s in range(200, 224)]
+    # Each is below one half about half of the time: all 24 above it once in 10⁷.
     assert min(values) < 0.5
     assert c2st(gaussian(60, 45, 2, mean=20.0), gaussian(61, 45, 2)) == 1.0
 

@@ -14,11 +14,12 @@ from scorefold.methods.abc import ABC, adjusted, epanechnikov, moments
 
 @pytest.fixture(scope="module")
 def sims():
-    return simulations(40_000, set_size=8)
+    return simulations(120_000, set_size=8)
 
 
-# At n = 8 only 50 of 1,150 sets are kept, worth 35 draws: the mean has a standard error of 0.17 sd, the sd one of 0.12.
-# Limits are four of them.
+# At n = 8 only 150 of 3,450 sets are kept, worth 105 draws: the mean has a standard error of 0.1 sd, the sd one of 0.07.
+# Limits are seven of them.
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("n", [1, 2, 8])
 @pytest.mark.parametrize("summary", ["moments", "regression"])
 def test_close_to_the_posterior(sims, n, summary):
@@ -32,6 +33,7 @@ def test_close_to_the_posterior(sims, n, summary):
     assert draws.info.nearest <= draws.info.distance
 
 
+@pytest.mark.false_failure(1e-6)
 def test_a_smaller_tolerance_is_narrower_without_adjustment(sims):
     x = observed(1)
     wide, narrow = (sf.fit(sims, ABC(accept=a, adjust=False)).sample(x, 2_000).theta.std(0) for a in (0.5, 0.01))
@@ -45,6 +47,7 @@ def test_the_seed_decides(sims):
     assert (one != other).any()
 
 
+@pytest.mark.false_failure(1e-6)
 def test_draws_stay_within_bounds():
     prior = sf.Prior({"p": stats.beta(1, 1)})
     sims = sf.simulate(prior, lambda theta, rng: rng.binomial(20, theta).astype(float), 2_000)
@@ -53,6 +56,7 @@ def test_draws_stay_within_bounds():
     assert theta.mean() > 0.9
 
 
+@pytest.mark.false_failure(1e-6)
 def test_a_prior_from_draws_will_do():
     prior = sf.Prior.from_draws(np.random.default_rng(0).standard_normal((500, 2)))
     sims = sf.simulate(prior, lambda theta, rng: theta + 0.1 * rng.standard_normal(2), 500)
@@ -77,6 +81,7 @@ def test_settings_that_make_no_sense(wrong):
         replace(ABC(), **wrong)
 
 
+@pytest.mark.false_failure(0)
 def test_summaries_adjustment_and_weights():
     x = np.random.default_rng(0).standard_normal((5, 4, 3))
     assert moments(x).shape == (5, 6)

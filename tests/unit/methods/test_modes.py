@@ -15,12 +15,14 @@ def shapes(dim, rng):
     return {"normal": normal, "skewed": skewed, "stretched": stretched, "uniform": rng.uniform(size=(1_000, dim)), "bent": bent}
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("dim", [1, 2, 10])
 @pytest.mark.parametrize("name", ["normal", "skewed", "stretched", "uniform", "bent"])
 def test_one_mode(dim, name):
     assert not any(deepest_valley(shapes(dim, np.random.default_rng(seed))[name]).separate for seed in range(3))
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("dim", [1, 2, 10])
 @pytest.mark.parametrize("share", [0.5, 0.1])
 @pytest.mark.parametrize("apart", [6.0, 50.0])

@@ -68,21 +68,23 @@ def test_widths(w, missed, right):
     assert (fit.missed or w > 1, fit.right) == (missed or w > 1, right)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_movement():
     before, after = RNG.standard_normal((50_000, 2)), 2 * RNG.standard_normal((50_000, 2)) + [2.0, -2.0]
     shift, widths = moved(before, after)
     np.testing.assert_allclose([shift, widths], [1.0, np.log(2)], atol=0.03)
 
 
+@pytest.mark.false_failure(4e-6)
 def test_simulations_used_again_are_distributed_as_the_proposal():
     old = GaussianProposal(np.array([0.5, 0.0, 0.0]), np.diag([0.5, 0.6, 0.7]))
     new = GaussianProposal(np.array([0.6, 0.1, 0.0]), np.diag([0.3, 0.4, 0.5]))
     sims = simulate(PRIOR.proposing(old), simulator, 6_000, seed=1)
     kept = reusable(sims, old, new, 3)
     w = PRIOR.proposing(new).to_normal(sims.theta[kept])
-    np.testing.assert_allclose(kept.mean(), np.exp(-new.log_excess(old)), atol=0.03)
-    for i in range(3):  # fails once in 10⁴ runs
-        assert stats.kstest(w[:, i], "norm").pvalue > 3e-5
+    np.testing.assert_allclose(kept.mean(), np.exp(-new.log_excess(old)), atol=0.04)  # 6 sd
+    for i in range(3):
+        assert stats.kstest(w[:, i], "norm").pvalue > 1e-6
 
 
 def test_what_is_pooled():

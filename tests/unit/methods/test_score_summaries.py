@@ -1,8 +1,7 @@
 """What the start's scores say of an observation: joined to it where that is more than a straight line finds, else not.
 
-Statistical: of 400 unseen cases the scores of noise with outliers gain 0.10 ± 0.02 in log density, nearly 5 standard errors of
-which 2 are asked for (the seed is fixed; with others 1 in 300 would fail); those of Gaussian noise are a line through x, and
-gain 3e-7 ± 1e-5, far below the 0.01 asked for.
+Statistical: of 1,600 unseen cases the scores of noise with outliers gain 0.10 ± 0.01 in log density, 10 standard errors of
+which 2 are asked for; those of Gaussian noise are a line through x, and gain 3e-7 ± 1e-5, far below the 0.01 asked for.
 """
 
 from types import SimpleNamespace
@@ -50,19 +49,21 @@ class Start(ComposedPosterior):
 
 
 def cases(simulator):
-    return sf.simulate(standard_normal_prior(2).proposing(REGION), simulator, 2_000, seed=0)
+    return sf.simulate(standard_normal_prior(2).proposing(REGION), simulator, 8_000, seed=0)
 
 
+@pytest.mark.false_failure(1e-9)
 def test_outliers_are_joined_by_their_scores():
     sims = cases(outliers)
     joined, summaries = summarised(sims, Start(outlier_scores), REGION)
     np.testing.assert_array_equal(summaries.centre, CENTRE)
-    assert joined.x.shape == (2_000, 1, 4)
+    assert joined.x.shape == (8_000, 1, 4)
     np.testing.assert_array_equal(joined.x[..., :2], sims.x)
     np.testing.assert_allclose(joined.x[:, 0, 2:], outlier_scores(sims.x[:, 0] - CENTRE))
     np.testing.assert_array_equal(joined.theta, sims.theta)
 
 
+@pytest.mark.false_failure(1e-9)
 @pytest.mark.parametrize(
     ("simulator", "start", "region"),
     [
@@ -76,8 +77,9 @@ def test_else_observations_stay_as_they_are(simulator, start, region):
     assert summarised(cases(simulator), start, region) is None
 
 
+@pytest.mark.false_failure(1e-9)
 def test_sets_are_joined_observation_by_observation_and_padded_with_zeros():
-    sims = sf.simulate(standard_normal_prior(2).proposing(REGION), outliers, 3_000, set_size=3, seed=0)
+    sims = sf.simulate(standard_normal_prior(2).proposing(REGION), outliers, 12_000, set_size=3, seed=0)
     joined, summaries = summarised(sims, Start(outlier_scores), REGION)
     real = np.arange(3) < sims.sizes[:, None]
     assert not real.all()
@@ -85,14 +87,15 @@ def test_sets_are_joined_observation_by_observation_and_padded_with_zeros():
     assert not joined.x[~real].any()
 
 
+@pytest.mark.false_failure(1e-9)
 def test_observations_of_one_number():
-    sims = sf.simulate(standard_normal_prior(2).proposing(REGION), lambda theta, rng: outliers(theta, rng)[0], 2_000, seed=0)
+    sims = sf.simulate(standard_normal_prior(2).proposing(REGION), lambda theta, rng: outliers(theta, rng)[0], 8_000, seed=0)
 
     def scores(off):  # x - u has as many columns as u; its first one counts
         return np.concatenate([outlier_scores(off[:, :1]), 0 * off[:, :1]], axis=1)
 
     joined, _ = summarised(sims, Start(scores), REGION)
-    assert joined.x.shape == (2_000, 1, 3)
+    assert joined.x.shape == (8_000, 1, 3)
 
 
 def test_any_number_of_observations_is_joined_row_by_row():

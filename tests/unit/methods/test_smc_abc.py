@@ -17,7 +17,9 @@ def run(x, **how):
         return sf.smc_abc(PRIOR, SIMULATOR, x, **{"budget": 20_000 * len(x), "seed": 0, **how})
 
 
-# 1,000 kept, worth 500 draws or more: the mean has a standard error of 0.045 sd, the sd one of 0.03 of itself.
+# 1,000 kept, worth 500 draws or more: the mean has a standard error of 0.045 sd, the sd one of 0.03 of itself; limits are 5.5
+# of them and more.
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full), 8])
 def test_close_to_the_posterior(n):
     x = observed(n)
@@ -30,6 +32,7 @@ def test_close_to_the_posterior(n):
     assert draws.info.effective > 100
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_it_comes_nearer_than_rejection_without_adjustment():
     x = observed(2)
@@ -38,6 +41,7 @@ def test_it_comes_nearer_than_rejection_without_adjustment():
     assert misses(draws.theta, x)[1] < 0.5
 
 
+@pytest.mark.false_failure(2e-6)
 def test_weights_make_proposals_follow_the_prior():
     """Importance weighted, proposals from elsewhere have the prior's mean; weights worth 5,000 draws, standard error 0.02."""
     rng = np.random.default_rng(0)
@@ -48,6 +52,7 @@ def test_weights_make_proposals_follow_the_prior():
     assert abs(w.mean() - 1) < 0.1  # both densities are normalised
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_the_seed_decides_and_a_plain_simulator_works():
     x = observed(1)
@@ -61,7 +66,7 @@ def test_the_seed_decides_and_a_plain_simulator_works():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)
         draws = sf.smc_abc(PRIOR, plain, np.array([[1.0]]), 2_000)
-    assert abs(draws.theta[:, 0].mean() - 0.8) < 0.2
+    assert abs(draws.theta[:, 0].mean() - 0.8) < 0.3
     assert exact(x)[1].shape == (2,)
 
 

@@ -29,6 +29,7 @@ def exact(x):
     return x.sum(axis=0) / NOISE**2 / precision, precision**-0.5
 
 
+@pytest.mark.false_failure(0)
 @pytest.mark.parametrize("sizes", [[1], [1] * 7, [2, 2, 1]])
 def test_composition_is_exact_for_exact_lines(sizes):
     # Under u = m + A w: w | X of size s is N(s R AᵀS⁻¹(x̄ - m), R), R⁻¹ = I + s AᵀS⁻¹A.
@@ -47,6 +48,7 @@ def test_composition_is_exact_for_exact_lines(sizes):
     np.testing.assert_allclose(ASIDE.root @ covariance @ ASIDE.root.T, np.diag(sd**2), atol=1e-4)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("set_size", [1, 3])
 @pytest.mark.parametrize("name", PROPOSALS)
 def test_a_gaussian_is_found_from_few_simulations(name, set_size):
@@ -61,6 +63,7 @@ def test_a_gaussian_is_found_from_few_simulations(name, set_size):
     np.testing.assert_allclose(u.std(axis=0) / sd, 1, atol=0.3)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_a_curve_is_followed_where_the_observations_are():
     # x = θ³ + noise over the whole prior: a line through everything is 3 sd off at θ = 2.
     def curved(theta, rng):
@@ -75,6 +78,7 @@ def test_a_curve_is_followed_where_the_observations_are():
     assert 0.5 < u.std() / sd < 2
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("set_size", [1, 3])
 def test_the_simulations_most_like_the_observations(set_size):
     # Of 3,000 calls the nearest hundredth, 30 at least: around the answer, and much narrower than the prior.

@@ -162,6 +162,7 @@ def test_a_longer_run_starts_with_the_shorter_one_in_many_dimensions():
         np.testing.assert_array_equal(prior.sample(count, seed=3), long[:count])
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("key", LAWS)
 def test_draws_follow_the_distribution(key):
     prior = Prior({"a": LAWS[key]})
@@ -194,6 +195,7 @@ def test_normal_and_lognormal_are_exact():
     np.testing.assert_allclose(prior.to_normal(exact), u, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("key", WHOLE)
 def test_multivariate_normal(key):
     prior = Prior(WHOLE[key], names=["a", "b", "c"])

@@ -46,14 +46,15 @@ def test_the_density_is_that_of_the_map(name):
     )
 
 
+@pytest.mark.false_failure(2e-6)
 def test_truncated_draws_are_the_priors_inside():
     box = PROPOSALS["truncated"]
     u = box.from_w(np.random.default_rng(1).standard_normal((20_000, 2)))
     assert box.inside(u).all()
     v = u @ box.axes
-    for i in range(2):  # Kolmogorov–Smirnov: fails once in 10⁴ runs
+    for i in range(2):
         a, b = box.low[i], box.high[i]
-        assert stats.kstest(v[:, i], stats.truncnorm(a, b).cdf).pvalue > 1e-4
+        assert stats.kstest(v[:, i], stats.truncnorm(a, b).cdf).pvalue > 1e-6
 
 
 def test_the_whole_prior_is_the_prior():

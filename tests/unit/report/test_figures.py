@@ -192,6 +192,7 @@ def test_few_draws_and_equal_draws_are_drawn_quietly(draws):
 # Training and sampler
 
 
+@pytest.mark.false_failure(0)
 def test_training_curve_shows_members_means_and_kept_epochs():
     train = rng.normal(size=(3, 40)) + 5
     validation = rng.normal(size=(3, 41)) + 6

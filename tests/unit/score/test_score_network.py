@@ -133,6 +133,7 @@ def test_base_recovers_the_conjugate_posterior(largest):
         assert (np.abs(vectors * variances @ vectors.T - R) < 5.5 * se_R).all()
 
 
+@pytest.mark.false_failure(1e-7)
 def test_large_sets_learn_from_small_ones():
     """Few sets of six: what all observations say together is nearer to the truth than least squares on those sets alone."""
     ratios = []

@@ -114,6 +114,7 @@ def test_batched_streams_depend_on_seed_and_index_alone(monkeypatch, batch):
     np.testing.assert_allclose(sims.x[:, 0, :2], sims.theta, rtol=1e-6)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_seeds_and_calls_share_nothing(simulator):
     noise = np.concatenate([simulate(PRIOR, simulator, 200, seed=seed).x[:, 0, 2] for seed in range(5)])
     # Float32 normals tie by chance once in 2²³ pairs, so more than 5 times in 5·10⁵ pairs once in 10¹⁰ runs.

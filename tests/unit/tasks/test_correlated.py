@@ -121,6 +121,7 @@ def rejection(x, count, seed):
     return np.concatenate(kept)[:count]
 
 
+@pytest.mark.false_failure(7e-6)
 @pytest.mark.parametrize(
     "x",
     [np.zeros((1, 5)), np.array([[1.4, -1.2, 0.3, 1.1, -0.2]]), np.array([[1.2] * 5, [1.0] * 5])],
@@ -133,6 +134,7 @@ def test_reference_against_rejection(x):
     assert all(stats.ks_2samp(ours, theirs).pvalue > P_MIN for ours, theirs in zip(both[0].T, both[1].T, strict=True))
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("n", [100, 100_000])
 def test_reference_far_inside_the_box_is_gaussian(n):
     """N(x̄, S/n): 1 p-value each for all coordinates after whitening."""
@@ -142,6 +144,7 @@ def test_reference_far_inside_the_box_is_gaussian(n):
     assert stats.kstest(white.ravel(), "norm").pvalue > P_MIN
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "distance"), [(1, 1e3), (10, 100.0), (1000, 3.0), (100_000, 3.0)])
 def test_reference_far_outside_the_box_is_exponential(n, distance):
     """log p falls by (n S⁻¹ (x̄ - 1))·(1 - θ) from the corner; the quadratic term is 1 in 1,000 of that. 1 p-value each."""

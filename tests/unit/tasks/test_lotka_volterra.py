@@ -74,6 +74,7 @@ def test_what_dies_out_is_clipped():
     assert np.asarray(lv.log_species(grown)).max() == pytest.approx(np.log(1e4))
 
 
+@pytest.mark.false_failure(2e-6)
 def test_simulations_have_the_noise(simulator, some):
     """40 comparisons: mean and variance of log x."""
     theta, log_species = (part[0] for part in some)
@@ -85,6 +86,7 @@ def test_simulations_have_the_noise(simulator, some):
         assert (np.abs(values.mean(0) - expected) / (values.std(0) / np.sqrt(len(values)))).max() < Z_MAX
 
 
+@pytest.mark.false_failure(1e-6)
 def test_numpy_simulator_agrees_and_needs_no_jax(some, monkeypatch):
     """20 comparisons."""
     monkeypatch.setattr(lv, "jax", None)
@@ -152,6 +154,7 @@ def test_shipped_chains_were_good():
     assert (stored.SHIPPED / "lotka_volterra.safetensors").stat().st_size < 3_000_000
 
 
+@pytest.mark.false_failure(1e-6)
 def test_shipped_draws_are_of_the_benchmarks_data_sets(task, tmp_path, monkeypatch):
     monkeypatch.setenv("SCOREFOLD_CACHE", str(tmp_path / "empty"))
     for seed in SHIPPED_SEEDS:
@@ -165,6 +168,7 @@ def test_shipped_draws_are_of_the_benchmarks_data_sets(task, tmp_path, monkeypat
     assert not (tmp_path / "empty").exists(), "nothing had to be computed"
 
 
+@pytest.mark.false_failure(4e-6)
 @pytest.mark.full
 def test_shipped_draws_fulfil_steins_identities(task):
     """E s = 0 and E[u s] = -1 for the posterior's score s, in each parameter: 8 comparisons a set, 10 sets.
@@ -183,6 +187,7 @@ def test_shipped_draws_fulfil_steins_identities(task):
         assert np.abs(z).max() < Z_MAX, (seed, n, z)
 
 
+@pytest.mark.false_failure(4e-6)
 @pytest.mark.full
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_reference_against_sbibm(task, number, tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ def test_one_call_is_one_observation(name):
     assert not np.array_equal(x[0], x[1])
 
 
+@pytest.mark.false_failure(1e-5)
 @pytest.mark.parametrize("name", ["gaussian", "mixture", "bimodal", "correlated", *NEW])
 def test_it_has_the_batched_simulators_distribution(name):
     task, rng = tasks.get(name), np.random.default_rng(0)

@@ -42,6 +42,7 @@ def gaussian_chains():
     return data, nuts.draw(gaussian, data, 2, 900, [4, 5])
 
 
+@pytest.mark.false_failure(4e-6)
 def test_nuts_on_gaussians(gaussian_chains):
     """4 p-values: both directions of two data sets that are drawn for together."""
     data, drawn = gaussian_chains
@@ -83,6 +84,7 @@ def test_chains_that_disagree_are_found_out():
     assert not nuts._checked(slow, 0, 100, 0).good(100)
 
 
+@pytest.mark.false_failure(3e-6)
 def test_tempering_keeps_the_weight_of_modes():
     """Modes of weights ¼ and ¾, 12 widths apart: the share over 40 clouds, whose own scatter gives the error."""
 
@@ -123,6 +125,7 @@ def test_a_prior_without_such_a_map_is_refused():
 # The envelope
 
 
+@pytest.mark.false_failure(2e-6)
 def test_envelope_draws_have_the_density():
     """2 p-values, on a density with a corner: Laplace × N(0, 1) with ℓ = -|x| · 20 - y²/2."""
 
@@ -154,6 +157,7 @@ def test_a_bound_that_does_not_hold_is_found_out():
 # A task of one's own
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 def test_the_documents_task_runs():
     """2 p-values against draws of the prior weighted by the likelihood."""

@@ -80,6 +80,7 @@ def test_likelihood_can_be_differentiated(some):
     np.testing.assert_allclose(gradient, forward, rtol=1e-10)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 def test_simulations_have_the_binomials_moments(task, some):
     """At most 20 comparisons: mean and variance of ten counts."""
@@ -96,6 +97,7 @@ def test_simulations_have_the_binomials_moments(task, some):
             assert np.abs(z).max() < Z_MAX
 
 
+@pytest.mark.false_failure(1e-6)
 def test_numpy_simulator_agrees_and_needs_no_jax(task, some, monkeypatch):
     """10 comparisons."""
     monkeypatch.setattr(sir, "jax", None)
@@ -126,6 +128,7 @@ def test_bounds_hold_within_every_box(size):
         assert (posterior.log_density(u) <= bound).all()
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(
     ("n", "seed"), [pytest.param(1, 0, marks=pytest.mark.full), pytest.param(8, 5, marks=pytest.mark.full), (30, 2)]
 )
@@ -149,6 +152,7 @@ def test_reference_against_integration(task, n, seed):
     assert (np.abs(ours.mean(0) - expected) / (ours.std(0) / np.sqrt(len(ours)))).max() < Z_MAX
 
 
+@pytest.mark.false_failure(4e-6)
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_reference_against_sbibm(task, number):
     """4 p-values an observation: both parameters, their product and their ratio."""
@@ -158,6 +162,7 @@ def test_reference_against_sbibm(task, number):
         assert stats.ks_2samp(statistic(ours), statistic(theirs)).pvalue > P_MIN
 
 
+@pytest.mark.false_failure(1e-9)
 def test_reference_where_nobody_is_ever_infected(task):
     """No counts leave a broad posterior: small β, or the prior."""
     draws = task.reference(np.zeros((1, 10)), 500, seed=0)
@@ -173,6 +178,7 @@ def test_impossible_counts_are_refused(task):
         task.reference(np.zeros(10), 10, 0)
 
 
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.full
 @pytest.mark.parametrize("n", [1, 12])
 def test_true_parameters_rank_like_reference_draws(task, n):

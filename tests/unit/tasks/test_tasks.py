@@ -233,6 +233,7 @@ def test_single_posterior_is_prior_times_likelihood(name):
 
 
 # The mixture needs Gibbs from n = 17 on.
+@pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize(
     ("name", "n"),
     [
@@ -265,6 +266,7 @@ def test_true_parameters_rank_like_reference_draws(name, n):
 # Gaussian
 
 
+@pytest.mark.false_failure(4e-6)
 @pytest.mark.parametrize("n", [1, 8, 1000])
 def test_gaussian_reference_is_conjugate(n):
     """Whitened by the information form, draws are N(0, I): 10 means, 55 products and a p-value for each n."""
@@ -282,6 +284,7 @@ def test_gaussian_reference_is_conjugate(n):
 # Mixture
 
 
+@pytest.mark.false_failure(2e-5)
 @pytest.mark.parametrize("size", [1.2, 1.4])
 def test_mixture_reference_of_one_observation_is_its_exact_mixture(size):
     """11 p-values an observation: ten coordinates, and the distance to x that tells the components apart."""
@@ -307,6 +310,7 @@ def conjugate(x, inverse):
     return inverse @ x / SIGMA2 / precision, 1 / precision
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "spread"), [(2, 0.9), (8, 0.8)])
 def test_mixture_reference_against_importance_sampling(n, spread):
     """20 comparisons of E θ and E θ² a set, their error from both sides.
@@ -352,6 +356,7 @@ def coupled(x, other_starts, keys):
     return jax.vmap(run, in_axes=(None, 0))(keys, jnp.stack([wide, other_starts]))
 
 
+@pytest.mark.false_failure(1e-9)
 @pytest.mark.parametrize(
     ("n", "seed"), [(16, 0), *(pytest.param(n, seed, marks=pytest.mark.full) for n, seed in ((16, 1), (16, 2), (1000, 0)))]
 )
@@ -371,6 +376,7 @@ def test_mixture_chains_forget_their_start(n, seed):
     assert np.mean(np.any(first != second, axis=1)) <= 0.005
 
 
+@pytest.mark.false_failure(1e-5)
 def test_mixture_chains_and_enumeration_agree_where_both_apply():
     """10 p-values."""
     x = tasks.get("mixture").observe(16, seed=0)[1]

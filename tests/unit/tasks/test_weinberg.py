@@ -35,6 +35,7 @@ def simulator():
     return jax.jit(tasks.get("weinberg").simulator.function)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("G", STRENGTHS)
 def test_simulator_has_the_density(simulator, G):
     keys = jax.random.split(jax.random.key(1), 20_000)
@@ -45,6 +46,7 @@ def test_simulator_has_the_density(simulator, G):
     assert highest - 0.2 < x.max() <= highest + 1e-6
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("G", [0.0, 1.0, 1.7])
 def test_numpy_simulator_has_the_density(G):
     rng = np.random.default_rng(0)
@@ -81,6 +83,7 @@ def exact_posterior(x):
     return lambda G: np.interp(G, grid, below / below[-1])
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "seed"), [(1, 0), (1, 1), (5, 2), (30, 3), (1000, 4)])
 def test_reference_against_integration(n, seed):
     task = tasks.get("weinberg")

@@ -1,18 +1,16 @@
 """The command line: what it prints and writes, its exit status, and how soon it answers."""
 
-import json
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import scorefold as sf
-from scorefold import methods, tasks
+from scorefold import tasks
 from scorefold.app.cli import app, main
 from scorefold.errors import ScorefoldError
 
@@ -92,73 +90,6 @@ def test_tasks_are_listed():
         assert row[1] == str(task.prior.dim)
         assert task.reference_kind in row
         assert task.description.split(". ")[0][:40] in result.output
-
-
-# infer
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """What one small run prints, and the folder it writes."""
-    out = tmp_path_factory.mktemp("cli") / "new" / "folder"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(methods.METHODS, "f-npse", TINY)
-        result = call("infer", *small(out))
-    assert result.exit_code == 0, result.output
-    return result.output, out
-
-
-def test_infer_writes_its_files(written):
-    output, out = written
-    assert {path.name for path in out.iterdir()} == FILES
-    for name in PICTURES:
-        assert (out / name).read_bytes().startswith(b"\x89PNG")
-        assert 5_000 < (out / name).stat().st_size < 3_000_000
-    assert str(out) in output.replace("\n", "")
-    assert "The page is" in output
-    assert (out / "report.html").read_text().count("<figure>") == len(PICTURES)
-
-
-def test_infer_summary(written):
-    output, out = written
-    summary = json.loads((out / "summary.json").read_text(), parse_constant=pytest.fail)
-    asked = {"task": "gaussian", "method": "f-npse", "budget": 2000, "n": 5, "draws": 100, "seed": 3}
-    assert summary["settings"] == {**asked, "set_size": 1, "rule": None, "sampler": None, "rounds": 0}
-    measures = {"squared MMD", "C2ST", "mean shift, root mean square", "mean shift, largest"}
-    assert set(summary["measures"]) == measures | {f"sd ratio, {which}" for which in ("mean", "smallest", "largest")}
-    assert set(summary["seconds"]) == {"simulate", "train", "draw, with compilation", "draw again", "draw given fewer"}
-    assert all(np.isfinite(v) for part in ("measures", "seconds") for v in summary[part].values())
-    assert summary["converged"] is True
-    assert summary["diverged"] is False
-    assert set(summary["given fewer"]) == {"1"}
-    assert f"{summary['measures']['C2ST']:.3f}" in output
-    assert "converged" in output
-
-
-def test_infer_draws(written):
-    _, out = written
-    summary = json.loads((out / "summary.json").read_text())
-    with np.load(out / "draws.npz", allow_pickle=False) as saved:
-        draws = dict(saved)
-    task = tasks.get("gaussian")
-    assert {name: v.shape for name, v in draws.items()} == {
-        "theta": (100, 10), "names": (10,), "x_obs": (5, 10), "truth": (10,), "reference": (100, 10),
-    }  # fmt: skip
-    assert tuple(draws["names"]) == task.prior.names
-    truth, x_obs = task.observe(5, 4)  # data that the training's seed, 3, has not seen
-    assert np.array_equal(draws["truth"], truth)
-    assert np.array_equal(draws["x_obs"], x_obs)
-    ratio = draws["theta"].std(0, ddof=1) / draws["reference"].std(0, ddof=1)
-    assert ratio.mean() == pytest.approx(summary["measures"]["sd ratio, mean"])
-
-
-@pytest.mark.full
-def test_the_seed_decides(written, tmp_path, monkeypatch):
-    _, out = written
-    monkeypatch.setitem(methods.METHODS, "f-npse", TINY)
-    assert call("infer", *small(tmp_path)).exit_code == 0
-    one, again = (np.load(folder / "draws.npz")["theta"] for folder in (out, tmp_path))
-    assert np.array_equal(one, again)
 
 
 # Wrong usage: exit status 2, and what to do

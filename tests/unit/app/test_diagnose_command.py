@@ -8,7 +8,6 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import scorefold as sf
-from scorefold import methods
 from scorefold.app.cli import app
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -18,29 +17,6 @@ TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=1
 
 def call(*argv):
     return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
-
-
-@pytest.mark.full
-def test_a_small_run(monkeypatch, tmp_path):
-    monkeypatch.setitem(methods.METHODS, "f-npse", TINY)
-    small = ["--budget", 2_000, "--n", 3, "--sims", 40, "--draws", 60, "--observe", 1, "--out", tmp_path]
-    result = call("diagnose", "--task", "gaussian", *small)
-    assert result.exit_code == 0, result.output
-    for word in (
-        "40 data sets, 120 simulator calls",
-        "theta_10",
-        "log-likelihood",
-        "joint test",
-        "observations that move it most",
-    ):
-        assert word in result.output
-    assert {"ranks.png", "influence.png", "predictive.png", "diagnosis.json", "report.html"} <= {
-        path.name for path in tmp_path.iterdir()
-    }
-    assert json.loads((tmp_path / "diagnosis.json").read_text())["data sets"]["used"] == 40
-    page = (tmp_path / "report.html").read_text()
-    assert call("report", tmp_path).exit_code == 0
-    assert (tmp_path / "report.html").read_text() == page
 
 
 OWN = """

@@ -154,7 +154,7 @@ def test_a_package_that_is_not_there_is_named(store, tmp_path, monkeypatch, kind
         export.EXPORTS[kind](Store.open(store), tmp_path / "out")
 
 
-DOCS = Path(__file__).parents[2] / "docs" / "simulating.md"
+DOCS = Path(__file__).parents[3] / "docs" / "simulating.md"
 
 
 def test_the_documented_run_runs(tmp_path):

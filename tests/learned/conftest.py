@@ -1,0 +1,39 @@
+"""The trained posteriors that tests here share. Each is trained when it is first asked for, once in a process.
+
+Tests with the same posterior go to the same process under `pytest -n`: `every_method` groups its tests by method, and modules
+that share one of the others say so with `pytest.mark.xdist_group`.
+"""
+
+import baseline
+import pytest
+from quick import quick
+
+import scorefold as sf
+from scorefold import tasks
+
+GAUSSIAN = tasks.get("gaussian")
+
+
+@pytest.fixture(scope="session", params=baseline.cases(*baseline.METHODS))
+def every_method(request):
+    """A method's name and its posterior on the two-dimensional conjugate task."""
+    with quick():
+        return request.param, baseline.trained(request.param)
+
+
+@pytest.fixture(scope="session")
+def gaussian():
+    """F-NPSE on the Gaussian task, trained for seconds: its Gaussian base is nearly right there."""
+    tiny = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
+    with quick():
+        return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), tiny)
+
+
+SETS = {"width": 16, "depth": 1, "training": sf.Training(steps=100, members=2)}
+
+
+@pytest.fixture(scope="session")
+def gaussian_sets():
+    """PF-NPSE on the Gaussian task, with sets of up to four observations."""
+    with quick():
+        return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 4_000, set_size=4, seed=0), sf.NPSE(**SETS), seed=0)

@@ -1,0 +1,126 @@
+"""Posteriors with all that belongs to them, in random numbers: for what does not need right draws."""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+import scorefold as sf
+from scorefold.methods.load import POSTERIORS
+from scorefold.methods.refine.refined import RefinedPosterior, Round
+from scorefold.methods.refine.region import Fit
+from scorefold.methods.refine.score_summaries import Summaries
+from scorefold.posterior.posterior import Made
+from scorefold.posterior.saved import About
+from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
+from scorefold.score.correction import Correction
+from scorefold.score.set_size import Choice
+from scorefold.train.training import History
+
+SHORT = sf.Training(members=2, steps=50)
+MARGINALS = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 1)})
+NORMAL = sf.Prior(stats.multivariate_normal([0, 1], [[1, 0.5], [0.5, 2]]), names=["a", "b"])
+DRAWS = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(200, 2)), names=["a", "b"])
+
+
+def own_embedding(shape, key):
+    return eqx.nn.MLP(shape[0], 3, 4, 1, key=key)
+
+
+SMALL = {"width": 4, "depth": 1, "training": SHORT}
+
+# (method, prior, shape of an observation, largest set)
+SCORES = {
+    "f-npse": (sf.NPSE(set_size=1, **SMALL), MARGINALS, (2,), 1),
+    "pf-npse": (sf.NPSE(**SMALL), MARGINALS, (2,), 3),
+    "npse": (sf.NPSE(composes=False, **SMALL), MARGINALS, (2,), 3),
+    "conservative": (
+        sf.NPSE(conservative=True, sampler=sf.samplers.Metropolis(levels=3, last=3), **SMALL), MARGINALS, (2,), 1,
+    ),
+    "without base and correction": (
+        sf.NPSE(base=False, correction=False, schedule="cosine", T=50, **SMALL), MARGINALS, (2,), 1,
+    ),
+    "rule and sampler": (sf.NPSE(rule=sf.rules.Damped(batch=7), sampler="langevin", **SMALL), MARGINALS, (2,), 1),
+    "convolution": (sf.NPSE(embedding="convolution", **SMALL), MARGINALS, (12,), 1),
+    "configured convolution": (
+        sf.NPSE(embedding=sf.embeddings.Convolution(channels=(2, 3), out=4), **SMALL), MARGINALS, (5, 2), 2,
+    ),
+    "attention": (sf.NPSE(embedding=sf.embeddings.Attention(width=8, heads=2, layers=1), **SMALL), MARGINALS, (4, 2), 1),
+    "own embedding": (sf.NPSE(embedding=own_embedding, **SMALL), MARGINALS, (3,), 1),
+    "multivariate normal": (sf.NPSE(**SMALL), NORMAL, (2,), 1),
+    "prior from draws": (sf.NPSE(**SMALL), DRAWS, (2,), 2),
+    "scalar observations": (sf.NPSE(**SMALL), MARGINALS, (), 2),
+}  # fmt: skip
+CASES = {
+    **SCORES,
+    "npe": (sf.NPE(layers=2, **SMALL), MARGINALS, (2,), 3),
+    "npe, splines, no base": (sf.NPE(flow="spline", layers=2, base=False, **SMALL), MARGINALS, (), 3),
+    "npe, convolution": (
+        sf.NPE(layers=1, embedding=sf.embeddings.Convolution(channels=(2,), out=3), **SMALL), MARGINALS, (8,), 3,
+    ),
+    "nle": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
+    "abc": (sf.ABC(), MARGINALS, (2,), 3),
+}  # fmt: skip
+REFINED = ("refined", "refined with summaries")
+HISTORY = History(
+    np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
+)
+MADE = Made(3, 2**70, 400, 7, {"jax": "1", "é": "2"})
+
+
+def untrained(case):
+    """A posterior of random numbers, with all that belongs to it."""
+    return refined(case) if case in REFINED else random_posterior(*CASES[case])
+
+
+def random_posterior(method, prior, shape, largest):
+    kind = next(kind for kind, methods in POSTERIORS.items() if isinstance(method, methods))
+    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest}, 10**9)
+    rng = np.random.default_rng(0)
+    table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
+    sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
+    values = {
+        "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
+        "table": table, "sizes": np.arange(9) % largest + 1, **sets,
+        **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
+    }  # fmt: skip
+    if isinstance(method, sf.ABC):
+        del values["history"]
+    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values})
+
+
+def random_tree(like, rng):
+    def one(part):
+        if isinstance(part, Correction):
+            part = dataclasses.replace(jax.tree.map(one, part), t=jnp.linspace(1.0, 9.0, len(part.t)))
+            return part
+        return jnp.asarray(rng.uniform(0.1, 0.9, part.shape), part.dtype)
+
+    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction))
+
+
+def refined(case):
+    """By hand: a region, and a start that observations are seen through."""
+    method = CASES["pf-npse"][0]
+    gaussian = GaussianProposal(np.array([0.1, -0.3]), np.array([[0.2, 0.05], [0.05, 0.1]]))
+    box = TruncatedProposal(np.eye(2), np.array([-1.0, -0.5]), np.array([0.5, 1.0]))
+    joined = case == "refined with summaries"
+    local = random_posterior(method, MARGINALS.proposing(gaussian), (4,) if joined else (2,), 3)
+    start = random_posterior(dataclasses.replace(method, width=6), MARGINALS, (2,), 3)
+    summaries = Summaries(start, np.array([0.1, -0.3])) if joined else None
+    rounds = tuple(
+        Round(region, locating, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
+        for region, locating in ((box, True), (gaussian, False))
+    )
+    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, MADE)
+
+
+def loaded(case, folder):
+    return sf.load(folder, embedding=own_embedding) if case == "own embedding" else sf.load(folder)
