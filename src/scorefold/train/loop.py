@@ -2,8 +2,8 @@
 
 Members of an ensemble hold out different folds of the cases for validation (`training_set.py`). Members, learning rates and
 training sets are one more batch axis of one compiled program; a round of epochs is one `scan`. It is Adam with decoupled weight
-decay, whose learning rate rises, stays and falls as `schedule.py` says; what is kept is the moving average of the weights at its
-best validation loss, for the learning rate whose members do best on average. Validation uses the same random numbers every
+decay, whose learning rate rises, stays and falls as `schedule.py` says; what is kept is the moving average of the weights at
+its best validation loss, for the learning rate whose members do best on average. Validation uses the same random numbers every
 time, and no more than 20,000 unseen cases.
 
 The order of the data and all noise of a round are a pure function of (seed, round), and the learning rate of the losses so far,

@@ -56,8 +56,9 @@ def _fall(validation: np.ndarray, patience: int, rounds: int) -> tuple[int, int]
         gained = best[:-patience] - best[patience:]
         still = ~(gained > LEAST_GAIN * (best[0] - best[patience:]))
     began = patience + int(still.argmax()) if still.any() else rounds
-    began = min(began, latest)
-    return began, min(rounds, began + max(1, int(np.ceil(FALL * began))))
+    if began >= latest:
+        return latest, rounds
+    return began, began + int(np.ceil(FALL * began))
 
 
 def starting_decays(training: Training, runs: int) -> np.ndarray:
@@ -72,7 +73,7 @@ def decided_decays(training: Training, validation: np.ndarray, decays: np.ndarra
     if training.weight_decay is not None or training.members < 2 or validation.shape[1] - 1 != TRIAL_ROUNDS:
         return decays
     first = validation[:, 0]
-    gain = (first - np.nanmin(validation, axis=1)) / np.maximum(np.abs(first), 1e-12)
+    gain = (first - validation[:, -1]) / np.maximum(np.abs(first), 1e-12)
     gain = np.where(np.isfinite(gain), gain, -np.inf).reshape(-1, training.members)
     own = decays.reshape(-1, training.members)
     mean = np.stack([np.mean(gain, axis=1, where=np.isclose(own, value)) for value in DECAYS])

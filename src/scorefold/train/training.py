@@ -23,8 +23,8 @@ class Training:
     """How networks are trained, by any method: `sf.NPSE(training=sf.Training(steps=10_000))`.
 
     The defaults below are those of NPSE; other methods have their own, and a `Training` that is given replaces all of them. If
-    every member keeps the weights of its last round (see `History.kept`), training stopped too early: give more `steps`, which
-    often helps most. Training stops by itself when validation has not improved for `patience` rounds.
+    every member keeps the weights of its last round (see `History.kept`), training stopped too early: give more `steps`.
+    Training ends by itself when it no longer gets better (`train/schedule.py` states the rule).
 
     Args:
         members: How many networks to train, each validated on another part of the simulations; they answer together, and the
@@ -33,10 +33,11 @@ class Training:
             multiplies.
         steps: The most steps of the optimiser that each network takes.
         batch: How many training cases, parameters with their observations, go into a step.
-        weight_decay: How strongly matrices are pulled to zero in each step (AdamW), from 0 to 1,000. None, the default, lets a
-            short trial decide.
+        weight_decay: How strongly matrices are pulled to zero in each step (AdamW), from 0 to 1,000. None, the default, lets
+            the first rounds decide between 0.1 and 1.
         average: The weights are averaged over steps with this share of the past; 0 takes them as they are.
-        patience: How many rounds without a better validation loss, for every member, end the training.
+        patience: Rounds of some 50 steps that must lower a member's validation loss noticeably; once they do not, its learning
+            rate falls to zero, and its training ends.
 
     Raises:
         ScorefoldError: A setting is of the wrong type or out of its range.
@@ -60,7 +61,7 @@ class Training:
     """Decoupled, on matrices only; None: 0.1 or 1, whichever does better in the first rounds."""
     average: float = 0.999
     """Of the weights' exponential moving average."""
-    patience: int = 20
+    patience: int = 30
     """Rounds of some 50 steps that must lower the validation loss; else the learning rate falls, and training ends."""
 
     def __post_init__(self) -> None:
