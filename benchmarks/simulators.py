@@ -42,7 +42,7 @@ def lotka_volterra_error(theta):
     """|Δlog X| over 0.1."""
     ours = np.asarray(jax.jit(jax.vmap(lotka_volterra.log_species))(theta), np.float64)
     species = exact(lotka_volterra.field, lotka_volterra.START, lotka_volterra.TIMES, theta)
-    truth = np.clip(species, lotka_volterra.LOWEST, lotka_volterra.HIGHEST).reshape(len(theta), -1)
+    truth = np.clip(species, lotka_volterra.SMALLEST_LOG_SPECIES, lotka_volterra.LARGEST_LOG_SPECIES).reshape(len(theta), -1)
     return (np.abs(ours - truth) / lotka_volterra.NOISE).max(1)
 
 

@@ -4,38 +4,74 @@ from typing import Any
 
 
 class ScorefoldError(ValueError):
-    """Something the caller can mend; the message says what was expected, what came and what to do."""
+    """Something that the caller can mend. All errors of scorefold but `Interrupted` are of this class, which is a `ValueError`.
+
+    The message says what was expected, what came instead and what to do about it.
+
+    Example:
+        >>> import scorefold as sf
+        >>> try:
+        ...     sf.Prior({})
+        ... except sf.errors.ScorefoldError as error:
+        ...     print(str(error)[:51])
+        expected at least one parameter, each with its dist
+    """
 
 
 class SimulatorError(ScorefoldError):
-    """The user's simulator raised, or returned something that is not an observation."""
+    """The user's simulator raised, or returned something that is not an observation.
+
+    A single simulation that fails is left out and counted; this error comes where the simulator cannot work at all, or fails
+    too often to go on. The message says what the simulator did. It is a `ScorefoldError`.
+    """
 
 
 class Diverged(ScorefoldError):
-    """The sampler's draws are not numbers, or its chains did not move."""
+    """The sampler's draws are not numbers, or its chains did not move, so that there is nothing to return.
+
+    Draws that are numbers but not to be trusted come back with the warning `UntrustworthyDraws` instead. Look at the
+    observations, which may be unlike all simulations, or take the default rule and sampler. It is a `ScorefoldError`.
+    """
 
 
 class ModelError(ScorefoldError):
-    """A folder is not a model (or a checkpoint) as scorefold writes it, or cannot be written."""
+    """A folder is not a model (or a checkpoint) as scorefold writes it, or cannot be written.
+
+    Raised by `sf.load`, by `posterior.save` and where training goes on from a checkpoint: the folder is missing, incomplete,
+    changed since it was written, or of another version. It is a `ScorefoldError`.
+    """
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training or simulating was stopped from outside; the message says what is kept and how to go on."""
+    """Training or simulating was stopped from outside, as by Ctrl-C; the message says what is kept and how to go on.
+
+    It is a `KeyboardInterrupt`, not a `ScorefoldError`, so that code which catches errors does not swallow it. What was
+    simulated in memory is not lost: it is in `simulations`, if there are enough of them to train with.
+    """
 
     simulations: Any = None
     """`Simulations` of the complete cases, where simulations in memory were interrupted and there are enough of them."""
 
 
 class ScorefoldWarning(UserWarning):
-    """Something was done that the caller should know about."""
+    """Something was done that the caller should know about, such as simulations that failed and were left out.
+
+    All warnings of scorefold are of this class: turn them into errors with `warnings.simplefilter("error",
+    sf.errors.ScorefoldWarning)`.
+    """
 
 
 class UntrustworthyDraws(ScorefoldWarning):
-    """The sampler's own checks say that the draws should not be trusted."""
+    """The sampler's own checks say that the draws should not be trusted; they are returned all the same.
+
+    The run has not converged or has diverged, as `draws.info` says. More levels or steps may help, and so may the default rule
+    and sampler; if these do not, the observations may be unlike the simulations (see `sf.diagnose`). It is a
+    `ScorefoldWarning`.
+    """
 
 
 def closest(word: str, known: list[str]) -> str:
-    """A sentence that names the closest known word, and all of them."""
+    """A sentence for an error message: the known word that is closest to this one, if any is close, and all known words."""
     import difflib
 
     near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.4)

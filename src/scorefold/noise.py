@@ -23,7 +23,7 @@ LOG_SNR_MAX = 9.2
 
 
 class Level(NamedTuple):
-    """One noise level, or a stack of them to scan over."""
+    """One noise level, or a stack of levels to scan over, each field then an array with one entry for each."""
 
     t: Scalar | Float[Array, "levels"]
     """The index, 1 … T, as a float."""
@@ -59,7 +59,27 @@ SCHEDULES = {"linear-beta": _linear_beta, "cosine": _cosine, "log-snr": _log_snr
 
 
 def levels(schedule: str = "log-snr", T: int = 400, count: int | None = None) -> Level:
-    """The T levels of a schedule in rising t, or `count` of them evenly spaced in t, both ends kept."""
+    """The noise levels of a schedule, as networks are trained on and samplers go through.
+
+    Args:
+        schedule: How γ falls with t: `"log-snr"` (the default), `"linear-beta"` or `"cosine"`.
+        T: How many levels the schedule has; 400 by default.
+        count: How many of them to take, evenly spaced in t with both ends kept; None, the default: all.
+
+    Returns:
+        A stacked `Level` in rising t, that is from little noise to much; samplers take it reversed.
+
+    Raises:
+        ScorefoldError: The schedule is unknown, T is below 2, or `count` is not between 2 and T.
+
+    Example:
+        >>> from scorefold.noise import levels
+        >>> some = levels(T=400, count=5)
+        >>> some.t.tolist()
+        [1.0, 101.0, 200.0, 300.0, 400.0]
+        >>> bool(some.gamma[0] > 0.999) and bool(some.gamma[-1] < 0.001)
+        True
+    """
     if schedule not in SCHEDULES:
         raise ScorefoldError(f"unknown schedule {schedule!r}. {closest(schedule, list(SCHEDULES))}")
     if T < 2 or (count is not None and not 2 <= count <= T):

@@ -14,7 +14,7 @@ Report = Callable[[str], None]
 
 @contextmanager
 def bar(title: str, total: int, show: bool) -> Iterator[Report]:
-    """A bar over `total` units, with the time left."""
+    """Show a bar over `total` units of work with the time left; call what it gives after each unit, with a text to show."""
     if not show:
         yield lambda text: None
         return
@@ -35,7 +35,7 @@ def bar(title: str, total: int, show: bool) -> Iterator[Report]:
 
 
 def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:
-    """Iterate with a bar."""
+    """Iterate over the items with a bar that shows how many are done; with `show` off, iterate in silence."""
     listed = list(items)
     with bar(title, len(listed), show) as report:
         for item in listed:
@@ -45,7 +45,9 @@ def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:
 
 @contextmanager
 def gauge(title: str, total: int, done: int, show: bool) -> Iterator[Callable[[int, str], None]]:
-    """A bar over `total` units of which `done` are there, with count, rate and time left; call it with (more, text)."""
+    """Show a bar over `total` units, `done` of them there already, with count, rate and time left; the function it gives takes
+    (more, text).
+    """
     if not show:
         yield lambda more, text: None
         return
@@ -75,7 +77,7 @@ def gauge(title: str, total: int, done: int, show: bool) -> Iterator[Callable[[i
 
 
 def record_time(seconds: dict[str, float], name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What function(…) returns; the seconds it took are put down under its name."""
+    """Call the function with the arguments that follow, note the seconds it took under `name`, and return its result."""
     started = time.perf_counter()
     value = function(*args, **kwargs)
     seconds[name] = time.perf_counter() - started

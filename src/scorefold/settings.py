@@ -27,7 +27,27 @@ FUNCTION = "function"
 
 
 def check(settings: Any, **least: int) -> None:
-    """Every field as annotated, and the named ones (if they are not None) at least so large; else a ScorefoldError."""
+    """Check settings when they are made: every field against its annotation, and numbers against a lower bound.
+
+    Args:
+        settings: The frozen dataclass, from its `__post_init__`.
+        **least: For fields by name, the least that is allowed; a field that is None is not looked at.
+
+    Raises:
+        ScorefoldError: A field is of another type, not finite or too small; the message names it.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from scorefold import settings
+        >>> @dataclass(frozen=True)
+        ... class Steps:
+        ...     count: int = 5
+        ...     def __post_init__(self):
+        ...         settings.check(self, count=1)
+        >>> Steps(count=0)
+        Traceback (most recent call last):
+        scorefold.errors.ScorefoldError: expected count of Steps to be at least 1; got 0
+    """
     kind: Any = type(settings)
     for name, hint in _hints(kind).items():
         value = getattr(settings, name)
@@ -38,21 +58,23 @@ def check(settings: Any, **least: int) -> None:
 
 
 def count(name: str, value: Any, least: int) -> int:
-    """A whole number of at least so many, or a ScorefoldError."""
+    """The value as an int, once it is a whole number of at least `least`; else a ScorefoldError that calls it by `name`."""
     if not fits(value, int) or value < least:
         raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}")
     return int(value)
 
 
 def folder(value: Any) -> Path:
-    """The path of a folder, or a ScorefoldError."""
+    """The value as a Path, once it is a string or a path that can name a folder; else a ScorefoldError."""
     if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
         raise ScorefoldError(f"expected the path of a folder; got {value!r:.80}")
     return Path(value)
 
 
 def numbers(name: str, value: Any) -> np.ndarray:
-    """An array of float64, or a ScorefoldError: numbers as text, complex ones and dates are not taken for such."""
+    """The value as an array of float64; text, complex numbers, dates and masked values are refused with a ScorefoldError that
+    calls it by `name`.
+    """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ScorefoldError(f"expected {name} without masked values, which are missing ones; got {np.ma.count_masked(value)}")
     try:
@@ -75,7 +97,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; numbers are finite, and True is not a number."""
+    """Whether a value is what an annotation says; numbers have to be finite, and True does not count as a number."""
     if hint is Any:
         return True
     if hint is None or hint is types.NoneType:
@@ -109,7 +131,9 @@ def _words(hint: Any) -> str:
 
 
 def describe(value: Any) -> Any:
-    """The value as strict JSON holds it."""
+    """The value as strict JSON holds it: numbers and words as they are, settings as an object with their class, functions by
+    name only.
+    """
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | np.integer):
@@ -126,7 +150,28 @@ def describe(value: Any) -> Any:
 
 
 def restore(description: Any, known: Mapping[str, type], functions: Mapping[str, Any], name: str = "settings") -> Any:
-    """The value that gave this description; `functions` stand, by the name of the field, for those that it cannot hold."""
+    """Make the value that gave a description, trusting nothing in it.
+
+    Args:
+        description: What `describe` returned, perhaps from a file.
+        known: The classes that may be made, by name.
+        functions: By the name of their field, the functions that a description cannot hold.
+        name: What to call the value in error messages.
+
+    Returns:
+        The settings, equal to those that were described.
+
+    Raises:
+        ScorefoldError: A class or a setting is unknown or missing, a value is of the wrong type, or a function was not given.
+
+    Example:
+        >>> import scorefold as sf
+        >>> from scorefold import settings
+        >>> settings.describe(sf.rules.Gauss(pilots=200))
+        {'is': 'Gauss', 'pilots': 200}
+        >>> settings.restore({"is": "Gauss", "pilots": 200}, {"Gauss": sf.rules.Gauss}, {})
+        Gauss(pilots=200)
+    """
     if isinstance(description, list):
         return tuple(restore(one, known, functions, name) for one in description)
     if not isinstance(description, dict):

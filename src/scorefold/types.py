@@ -22,7 +22,7 @@ MAY_BE_NAN = "may be NaN"
 
 
 def new_key(seed: int) -> Key:
-    """A key for any whole number ≥ 0; `jax.random.key` alone would keep 32 bits of it."""
+    """A random key for any whole number of 0 or more, all of whose digits count; `jax.random.key` alone would keep 32 bits."""
     key = jax.random.key(seed & 0xFFFFFFFF)
     while seed := seed >> 32:
         key = jax.random.fold_in(key, seed & 0xFFFFFFFF)
@@ -30,12 +30,12 @@ def new_key(seed: int) -> Key:
 
 
 def draw_key(seed: tuple[int, int]) -> Key:
-    """The key of one data set's draws: the seed asked for, and which of several data sets it is."""
+    """The random key of one data set's draws, from the seed asked for and from which of several data sets it is."""
     return jax.random.fold_in(new_key(int(seed[0])), seed[1])
 
 
 def draw_keys(seeds: Sequence[tuple[int, int]]) -> Array:
-    """The same for many data sets, most of which share the seed asked for."""
+    """The keys that `draw_key` gives for each of many data sets, most of which share the seed asked for."""
     firsts = {first: i for i, first in enumerate(dict.fromkeys(first for first, _ in seeds))}
     keys = jnp.stack([new_key(int(first)) for first in firsts])
     which = jnp.array([firsts[first] for first, _ in seeds])

@@ -1,38 +1,140 @@
-"""The README's Python runs as it stands, on a smaller budget."""
+"""The Python in README and docs runs as it stands, on smaller budgets and with smaller networks.
+
+The blocks of a page run one after the other in one namespace. What a page takes for granted, such as a posterior, is made here.
+A block after `<!-- not run by the tests: reason -->` is only compiled.
+"""
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.stats
 
 import scorefold as sf
 from scorefold.posterior import rule_and_sampler as pairing
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [
+    pytest.mark.usefixtures("quick_to_compile"),
+    pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws"),
+]
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(<!-- not run by the tests: [^\n]*-->\n)?```python\n(.*?)```", flags=re.DOTALL)
+TINY = "sf.NPSE(width=8, depth=1, training=sf.Training(steps=60, members=2))"
+X_OBS = np.random.default_rng(1).normal(0.5, size=(30, 2))
+
+# What is made smaller on each page, and how many of its blocks do not run.
+SMALLER = {
+    "README.md": ({"budget=10_000": "budget=300", 'method="pf-npse"': f"method={TINY}", "progress=True": "progress=False"}, 0),
+    "docs/diagnostics.md": ({"sims=300": "sims=20"}, 0),
+    "docs/own_task.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 0),
+    "docs/refining.md": (
+        {
+            "budget=4_000": "budget=400",
+            "budget=6_000, rounds=6": "budget=400, rounds=2",
+            "budget=6_000, store": "budget=200, rounds=1, store",
+            '"f-npse"': TINY,
+            "Workers(8,": "Workers(1,",
+        },
+        0,
+    ),
+    "docs/simulating.md": ({"budget=10_000": "budget=400", "Workers(4,": "Workers(1,"}, 3),
+    "docs/training.md": ({'"pf-npse"': TINY}, 0),
+}
 
 
-def test_python_example_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    changes = {
-        "budget=10_000": "budget=300",
-        'method="pf-npse"': "method=sf.NPSE(width=8, depth=1, training=sf.Training(steps=60, members=2))",
-        "progress=True": "progress=False",
+def simulator(theta, rng):
+    return theta + rng.normal(size=2)
+
+
+@pytest.fixture(scope="module")
+def given():
+    """What a page takes for granted."""
+    prior = sf.Prior({"a": scipy.stats.norm(0, 1), "b": scipy.stats.norm(0, 1)})
+    sims = sf.simulate(prior, simulator, budget=400, seed=0)
+    posterior = sf.fit(sims, eval(TINY), seed=0)
+    return {
+        "sf": sf,
+        "prior": prior,
+        "simulator": simulator,
+        "sims": sims,
+        "posterior": posterior,
+        "x_obs": X_OBS,
+        "theta": np.array([0.5, 0.5]),
+        "exact": np.random.default_rng(0).normal(X_OBS.mean(axis=0), 30**-0.5, size=(500, 2)),
     }
-    for words, smaller in changes.items():
-        assert words in code
-        code = code.replace(words, smaller)
-    names: dict = {}
-    exec(code, names)
-    draws = names["draws"]
+
+
+def run(page, names):
+    """Run the blocks of a page, made smaller."""
+    changes, not_run = SMALLER[page]
+    blocks = BLOCK.findall((ROOT / page).read_text())
+    for words in changes:
+        assert any(words in code for _, code in blocks), f"{page} does not say {words!r} any more"
+    assert sum(bool(mark) for mark, _ in blocks) == not_run
+    for mark, code in blocks:
+        for words, smaller in changes.items():
+            code = code.replace(words, smaller)
+        program = compile(code, page, "exec")
+        if not mark:
+            exec(program, names)
+    return names
+
+
+def test_no_page_is_left_out():
+    pages = [README, *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(SMALLER)
+
+
+def test_readme(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draws = run("README.md", {})["draws"]
     assert draws.theta.shape == (1_000, 2)
     assert draws.names == ("shape", "scale")
     assert (draws.theta[:, 1] > 0.2).all()
     assert (draws.theta[:, 1] < 2.2).all()
 
 
-def test_the_papers_configuration_is_accepted() -> None:
+@pytest.mark.full
+def test_diagnostics(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/diagnostics.md", dict(given))
+    assert names["found"].n == 30
+    assert (tmp_path / "diagnosis" / "report.html").exists()
+    assert (tmp_path / "pairs.png").exists()
+
+
+@pytest.mark.full
+def test_own_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/own_task.md", {})
+    assert names["exact"].shape == (1_000, 2)
+
+
+@pytest.mark.full
+def test_refining(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/refining.md", dict(given))
+    assert names["draws"].theta.shape == (1_000, 2)
+    assert (tmp_path / "rounds" / "round-1").exists()
+
+
+def test_simulating(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/simulating.md", {"__name__": "__main__"})
+    assert names["sims"].x.shape[2:] == (20,)
+
+
+def test_training(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    posterior = run("docs/training.md", dict(given))["posterior"]
+    assert isinstance(posterior, sf.Posterior)
+    assert (tmp_path / "model" / "config.json").exists()
+
+
+def test_the_papers_configuration_is_accepted():
     (code,) = re.findall(r"`(sf\.NPSE\(base=False.*?\))` is the paper's", README.read_text(), flags=re.DOTALL)
     method = eval(" ".join(code.split()))
     assert isinstance(method, sf.NPSE)

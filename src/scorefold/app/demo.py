@@ -63,7 +63,7 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
         return value
 
     simulated = timed("simulate", f"{budget:,} epidemics simulated, in sets of 1 to {DEMO_SET_SIZE}", simulate, task.prior,
-                      task.simulator, budget, DEMO_SET_SIZE, seed, shown)  # fmt: skip
+                      task.simulator, budget, DEMO_SET_SIZE, seed, progress=shown)  # fmt: skip
     posterior = timed("train", f"{METHOD} trained on them", fit, simulated, NPSE(training=TRAINING), seed,
                       shown)  # fmt: skip
     truth, x_obs = task.observe(max(COUNTS), seed + 1)

@@ -22,12 +22,32 @@ from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 @dataclass(frozen=True)
 class Diffused:
-    """The sum, with the score of the diffused prior."""
+    """The sum of the sets' scores, with the score of the diffused prior. This is the default.
+
+    Take it with a Langevin sampler (`SelfTuned`, `Langevin`, `Metropolis`), for any prior, also one known from draws. The sum
+    is not the score of a diffused density, so with several sets it does not go with samplers that reverse a diffusion
+    (`Ancestral`, `DDIM`, `ProbabilityFlow`): take `Gauss` or `Jac` for these. Its time grows in proportion to the sets; for a
+    thousand or more `Damped` is quicker. It has no settings.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.rules.RULES["diffused"] == sf.rules.Diffused()
+        True
+        >>> sf.NPSE(rule=sf.rules.Diffused(), sampler=sf.samplers.SelfTuned(levels=50)).rule
+        Diffused()
+    """
 
     reversible: ClassVar[bool] = False
 
     def score(self, sets: SetScores) -> Score:
-        """The composed score."""
+        """Compose the scores of these sets.
+
+        Args:
+            sets: The scores of the sets one by one, and of the prior.
+
+        Returns:
+            A function `score(u, level, key)` of a cloud of draws and a noise level, as every sampler takes it.
+        """
 
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
             return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level)
@@ -35,7 +55,9 @@ class Diffused:
         return score
 
     def log_density(self, sets: SetScores) -> LogDensity:
-        """What the composed score is the gradient of."""
+        """The log density whose gradient the composed score is, up to a constant; it needs sets whose scores are gradients
+        themselves.
+        """
 
         def log_density(u: Cloud, level: Level) -> Float[Array, "draws"]:
             return sets.log_densities(u, level) + (1 - sets.count) * sets.prior_log_density(u, level)
@@ -43,18 +65,37 @@ class Diffused:
         return log_density
 
     def reference_sd(self, sets: Count) -> float | Scalar:
-        """The sd of the distribution that the composed score has at the last level."""
+        """The sd that a cloud starts with at the noisiest level: 1, as the composed score is that of N(0, I) there."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class Tempered:
-    """The sum, with the prior's own score phased in; for priors that are N(0, I)."""
+    """The sum of the sets' scores, with the prior's own score phased in. This is the rule of the paper (Geffner et al., 2023).
+
+    Take it to compare with the paper: with `Langevin` (Algorithm 1) or `Transitions` (Algorithm 2, which is derived for this
+    rule and goes with no other). For inference prefer `Diffused`: on levels that are even in the log of the signal-to-noise
+    ratio, the default, this one does much worse. It needs a prior with a known density, and for several sets it does not go
+    with samplers that reverse a diffusion. It has no settings.
+
+    Example:
+        >>> import scorefold as sf
+        >>> method = sf.NPSE(rule=sf.rules.Tempered(), sampler=sf.samplers.Langevin(), schedule="linear-beta")
+        >>> method.rule, method.sampler
+        (Tempered(), Langevin(a=0.3, steps=5, levels=None))
+    """
 
     reversible: ClassVar[bool] = False
 
     def score(self, sets: SetScores) -> Score:
-        """The composed score."""
+        """Compose the scores of these sets.
+
+        Args:
+            sets: The scores of the sets one by one, and of the prior.
+
+        Returns:
+            A function `score(u, level, key)` of a cloud of draws and a noise level, as every sampler takes it.
+        """
 
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
             return sets.total(u, level) - (1 - sets.count) * level.remaining * u
@@ -62,7 +103,9 @@ class Tempered:
         return score
 
     def log_density(self, sets: SetScores) -> LogDensity:
-        """What the composed score is the gradient of."""
+        """The log density whose gradient the composed score is, up to a constant; it needs sets whose scores are gradients
+        themselves.
+        """
 
         def log_density(u: Cloud, level: Level) -> Float[Array, "draws"]:
             return sets.log_densities(u, level) - (1 - sets.count) * level.remaining * jnp.sum(u**2, axis=1) / 2
@@ -70,5 +113,7 @@ class Tempered:
         return log_density
 
     def reference_sd(self, sets: Count) -> float | Scalar:
-        """The sd of the distribution that the composed score has at the last level."""
+        """The sd that a cloud starts with at the noisiest level: k^{-1/2} for k sets, where the composed score is that of N(0,
+        I/k).
+        """
         return sets**-0.5

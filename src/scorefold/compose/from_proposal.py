@@ -21,13 +21,21 @@ from scorefold.types import Array, Cloud, Float, Key, Theta
 
 
 class Tilt(eqx.Module):
-    """The proposal's m and A."""
+    """Takes a score composed in the space of a Gaussian proposal to that of the posterior under the prior.
+
+    Refinement uses it where simulations came from a Gaussian proposal u = m + A w. A truncated proposal needs nothing of the
+    kind.
+
+    Args:
+        mean: m, the proposal's mean in the N(0, I) space of the prior.
+        root: A, a square root of the proposal's covariance there.
+    """
 
     mean: Theta
     root: Float[Array, "dim dim"]
 
     def score(self, composed: Score) -> Score:
-        """The composed score, tilted."""
+        """The composed score plus γ times the difference between the prior's score and the proposal's."""
 
         def score(w: Cloud, level: Level, key: Key) -> Cloud:
             return composed(w, level, key) + level.gamma * (w - (self.mean + w @ self.root.T) @ self.root)
@@ -35,7 +43,7 @@ class Tilt(eqx.Module):
         return score
 
     def log_density(self, composed: LogDensity) -> LogDensity:
-        """What it is the gradient of."""
+        """The composed log density plus γ times the log ratio of prior to proposal; its gradient is `score`."""
 
         def log_density(w: Cloud, level: Level) -> Float[Array, "draws"]:
             u = self.mean + w @ self.root.T

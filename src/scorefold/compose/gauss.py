@@ -23,24 +23,56 @@ from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
-FEWEST, MOST = 20, 100_000
+FEWEST_PILOTS, MOST_PILOTS = 20, 100_000
 """Pilot draws: a covariance needs some."""
 
 
 @dataclass(frozen=True)
 class Gauss:
-    """The rule of Linhart et al.; `pilots` draws from each set's posterior, or 0 for the Gaussian base's covariance."""
+    """A weighted sum that is right if the posterior given each set is Gaussian (GAUSS, Linhart et al., 2024).
+
+    Take it to reverse a diffusion with several sets, with `Ancestral`, `DDIM` or `ProbabilityFlow`, where the posterior given
+    one set is near a Gaussian: there it is as good as `Jac` and much faster. Where it is not (several modes, a bounded prior
+    that cuts the posterior), the rule's error is in the draws: take `Jac`, or the default rule and sampler. With `Langevin` it
+    hardly works, as its density is wide until the last levels. It needs a prior with a known density.
+
+    Args:
+        pilots: How many draws from each set's own posterior its covariance is computed from; 0, the default, takes the
+            covariance of the Gaussian base instead, which costs nothing. Without a base, `sf.NPSE(base=False)`, pilots are
+            needed. With pilots sampling takes about twice the time.
+
+    Raises:
+        ScorefoldError: `pilots` is not a whole number, or too small or too large for a covariance.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.rules.Gauss()
+        Gauss(pilots=0)
+        >>> sf.rules.RULES["gauss-pilots"]
+        Gauss(pilots=200)
+        >>> method = sf.NPSE(rule=sf.rules.Gauss(pilots=500), sampler="ancestral")
+        >>> sf.rules.Gauss(pilots=5)
+        Traceback (most recent call last):
+        scorefold.errors.ScorefoldError: expected pilots to be 0 or 20 to 100,000; got 5
+    """
 
     pilots: int = 0
     reversible: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         settings.check(self)
-        if self.pilots != 0 and not FEWEST <= self.pilots <= MOST:
-            raise ScorefoldError(f"expected pilots to be 0 or {FEWEST} to {MOST:,}; got {self.pilots}")
+        if self.pilots != 0 and not FEWEST_PILOTS <= self.pilots <= MOST_PILOTS:
+            raise ScorefoldError(f"expected pilots to be 0 or {FEWEST_PILOTS} to {MOST_PILOTS:,}; got {self.pilots}")
 
     def score(self, sets: SetScores) -> Score:
-        """The composed score."""
+        """Compose the scores of these sets.
+
+        Args:
+            sets: The scores of the sets one by one, and of the prior.
+
+        Returns:
+            A function `score(u, level, key)` of a cloud of draws and a noise level, as every sampler takes it.
+        """
         assert sets.precision is not None
         precision = sets.precision
         dim = precision.shape[-1]
@@ -60,11 +92,11 @@ class Gauss:
         return score
 
     def reference_sd(self, sets: Count) -> float | Scalar:
-        """At the last level everything is N(0, I)."""
+        """The sd that a cloud starts with at the noisiest level: 1, as the composed score is that of N(0, I) there."""
         return 1.0
 
 
 def positive(covariance: Float[Array, "dim dim"]) -> tuple[Float[Array, "dim dim"], Array]:
-    """The inverse covariance with eigenvalues cut to [1e-8, 1], and whether one was above."""
+    """The inverse of a set's covariance, with the covariance's eigenvalues cut to [1e-8, 1], and whether one was above 1."""
     variances, vectors = jnp.linalg.eigh(covariance)
     return (vectors / jnp.clip(variances, 1e-8, 1.0)) @ vectors.T, variances[-1] > 1.0

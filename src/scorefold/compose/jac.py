@@ -20,17 +20,37 @@ from scorefold.compose.sets import Chunk, SetScores
 from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
-SMALLEST = 1e-3
+SMALLEST_SHARE = 1e-3
+"""Of γ, that an eigenvalue of E_j is not let fall below."""
 
 
 @dataclass(frozen=True)
 class Jac:
-    """The rule of Linhart et al. without pilots."""
+    """A weighted sum that is right where each set's posterior is locally Gaussian (JAC, Linhart et al., 2024).
+
+    Take it to reverse a diffusion with several sets, with `Ancestral`, `DDIM` or `ProbabilityFlow`, where posteriors are too
+    far from Gaussians for `Gauss`: it measures each set's width at every draw and level, by the derivative of its score. For
+    each parameter that costs two to three times as much as a plain sum, and it amplifies a network's errors: for many sets, or
+    with a network that is not well trained, leave the rule out. It needs a prior with a known density. It has no settings.
+
+    Example:
+        >>> import scorefold as sf
+        >>> method = sf.NPSE(rule=sf.rules.Jac(), sampler=sf.samplers.DDIM(levels=200))
+        >>> method.rule, method.sampler
+        (Jac(), DDIM(levels=200))
+    """
 
     reversible: ClassVar[bool] = True
 
     def score(self, sets: SetScores) -> Score:
-        """The composed score."""
+        """Compose the scores of these sets.
+
+        Args:
+            sets: The scores of the sets one by one, and of the prior.
+
+        Returns:
+            A function `score(u, level, key)` of a cloud of draws and a noise level, as every sampler takes it.
+        """
 
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
             dim, gamma = u.shape[1], level.gamma
@@ -39,7 +59,7 @@ class Jac:
                 assert chunk.jacobian is not None
                 slope = (chunk.jacobian + jnp.swapaxes(chunk.jacobian, -1, -2)) / 2
                 e, vectors = jnp.linalg.eigh(jnp.eye(dim) + (1 - gamma) * slope)
-                weights = chunk.real[:, None, None] * gamma / (1 - gamma) / jnp.clip(e, SMALLEST * gamma, gamma)
+                weights = chunk.real[:, None, None] * gamma / (1 - gamma) / jnp.clip(e, SMALLEST_SHARE * gamma, gamma)
                 turned = jnp.einsum("jnba,jnb->jna", vectors, chunk.score)
                 weighted = jnp.einsum("jnab,jnb->na", vectors, weights * turned)
                 return weighted, jnp.einsum("jnab,jnb,jncb->nac", vectors, weights, vectors)
@@ -52,5 +72,5 @@ class Jac:
         return score
 
     def reference_sd(self, sets: Count) -> float | Scalar:
-        """At the last level everything is N(0, I)."""
+        """The sd that a cloud starts with at the noisiest level: 1, as the composed score is that of N(0, I) there."""
         return 1.0

@@ -19,7 +19,7 @@ Sums = TypeVar("Sums")
 
 
 class Chunk(NamedTuple):
-    """Some sets' scores at all draws."""
+    """The scores of some of the sets at all draws, as `SetScores.fold` hands them to a rule to be weighed and summed."""
 
     score: Float[Array, "chunk draws dim"]
     jacobian: Float[Array, "chunk draws dim dim"] | None
@@ -31,7 +31,12 @@ class Chunk(NamedTuple):
 
 
 class SetScores(eqx.Module):
-    """Sets of observations, padded; the first `count` are real."""
+    """The scores of sets of observations one by one, and the prior's: what a rule composes.
+
+    The sets are padded to a size that compiled programs share; the first `count` are real. Networks implement it, and so do
+    tasks whose exact scores are known (`tasks.exact.exact_sets`). A subclass says how the scores of some sets are computed, and
+    `fold` adds up over all of them what a rule makes of these.
+    """
 
     count: eqx.AbstractVar[Int[Array, ""]]
     group: eqx.AbstractVar[Int[Array, "sets"]]
@@ -41,35 +46,35 @@ class SetScores(eqx.Module):
 
     @abstractmethod
     def prepare(self, u: Cloud, level: Level) -> Any:
-        """What all sets share at these draws."""
+        """Compute once, for these draws and this level, what the scores of all sets share; `chunk` gets it."""
 
     @abstractmethod
     def chunk(self, prepared: Any, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws dim"]:
-        """The scores of the sets at `index`."""
+        """The scores of the sets at `index`, at all draws, from what `prepare` computed for them."""
 
     @abstractmethod
     def prior(self, u: Cloud, level: Level) -> Cloud:
-        """The score of the diffused prior."""
+        """The score of the diffused prior at the draws; -u for a prior that is N(0, I), whatever the level."""
 
     @abstractmethod
     def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
-        """Σ_j log p_t(u | X_j) up to a constant, for scores that are gradients."""
+        """Σ_j log p_t(u | X_j) at every draw, up to a constant; only where the sets' scores are gradients."""
 
     @abstractmethod
     def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
-        """log p_t(u) up to a constant."""
+        """log p_t(u), the log density of the diffused prior at every draw, up to a constant."""
 
     @abstractmethod
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "SetScores":
-        """The same sets, each with a precision of its own."""
+        """The same sets, each with its own inverse covariance in place of a shared one, as `Gauss` needs after its pilots."""
 
     @abstractmethod
     def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "SetScores":
-        """Only the sets at `index`, of which the first `count` are real."""
+        """Only the sets at `index`, in this order, of which the first `count` are real and the rest padding."""
 
     @abstractmethod
     def at_once(self, draws: int) -> int:
-        """Sets in a chunk."""
+        """How many sets to take in one chunk so that their scores at so many draws fit in memory."""
 
     def fold(
         self,
@@ -78,7 +83,18 @@ class SetScores(eqx.Module):
         add: Callable[[Chunk], Sums],
         jacobian: bool = False,
     ) -> Sums:
-        """Σ over chunks of add(chunk)."""
+        """Sum over all sets, a chunk of them at a time.
+
+        Args:
+            u: The draws.
+            level: The noise level.
+            add: What to sum: a function of a `Chunk` that returns arrays, in which padding is to count for nothing
+                (`chunk.real`).
+            jacobian: Whether chunks hold the derivatives of the scores too; off by default, as these are costly.
+
+        Returns:
+            The sums, of the form that `add` returns.
+        """
         prepared, push = jax.linearize(lambda u: self.prepare(u, level), u) if jacobian else (self.prepare(u, level), None)
 
         def one(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Sums:
@@ -95,7 +111,7 @@ class SetScores(eqx.Module):
         return self.over_chunks(len(u), one)
 
     def over_chunks(self, draws: int, add: Callable[[Int[Array, "chunk"], Float[Array, "chunk"]], Sums]) -> Sums:
-        """Σ of add(which sets, 1 for a set and 0 for padding), over as many chunks as the sets need."""
+        """Sum add(index of sets, 1 for a set and 0 for padding) over as many equal chunks as the real sets need."""
         room = len(self.group)
         length = -(-room // -(-room // self.at_once(draws)))  # chunks of one size, so that the last is as full as the others
 
@@ -108,5 +124,5 @@ class SetScores(eqx.Module):
         return jax.lax.fori_loop(0, chunks, lambda i, sums: jax.tree.map(jnp.add, sums, one(i * length)), zero)
 
     def total(self, u: Cloud, level: Level) -> Cloud:
-        """Σ_j s_j(u)."""
+        """Σ_j s_j(u), the plain sum of the scores of the real sets at every draw."""
         return self.fold(u, level, lambda chunk: jnp.einsum("j,jnd->nd", chunk.real, chunk.score))

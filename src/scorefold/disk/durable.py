@@ -20,7 +20,9 @@ from pathlib import Path
 
 
 def write_once(path: Path, content: bytes, temporary: Path) -> bool:
-    """Put `content` at `path`; False, and nothing changed, if there is such a file already."""
+    """Put `content` at `path`, whole or not at all, by way of the folder `temporary`; False, with nothing changed, if the file
+    exists. Several processes may try at once: one of them writes.
+    """
     make(path.parent)
     make(temporary)
     while True:
@@ -45,7 +47,9 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
 
 
 def make(folder: Path) -> None:
-    """A folder, and those it is in, that reach the disk."""
+    """Make a folder and those it lies in, where they are missing, so that they are still there after a power cut: each new one
+    is synced to the disk with the folder around it.
+    """
     if not folder.is_dir():
         make(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -64,7 +68,9 @@ def _link(unnamed: Path, path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Let the folder's entries reach the disk."""
+    """Wait until the names of the files in this folder have reached the disk, without which a synced file may be nameless after
+    a power cut.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -73,7 +79,10 @@ def sync(folder: Path) -> None:
 
 
 def sweep(temporary: Path) -> int:
-    """Remove what dead writers have left; how many files it was."""
+    """Remove the temporary files that dead writers have left, and return how many there were.
+
+    A writer holds a lock on its file, so that those of living ones are told and stay.
+    """
     count = 0
     for path in temporary.glob("*"):
         try:
@@ -92,7 +101,10 @@ def sweep(temporary: Path) -> int:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put these files into a folder of this name, instead of the one that may be there."""
+    """Put these files, by name, into a folder of this name, whole or not at all, in place of the folder that may be there.
+
+    After an error the old folder is back in its place.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     hidden = folder.parent / f".{folder.name}.{secrets.token_hex(8)}"
     part, old = hidden.with_name(hidden.name + ".part"), hidden.with_name(hidden.name + ".old")

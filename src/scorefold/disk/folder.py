@@ -20,14 +20,16 @@ from scorefold.disk.durable import write_folder
 from scorefold.errors import ModelError
 
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
-LARGEST = {CONFIG: 2 << 20, WEIGHTS: 1 << 30}
+MOST_BYTES = {CONFIG: 2 << 20, WEIGHTS: 1 << 30}
 """Bytes; Python takes up to 25 times as much for the JSON."""
 
 Migrations = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
 
 
 class Format(NamedTuple):
-    """What kind of folder it is."""
+    """The name of a kind of folder, the version that is written now, and how older versions are brought up to it, one version
+    at a time.
+    """
 
     name: str
     version: int
@@ -36,7 +38,7 @@ class Format(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A folder whose configuration has been read, and the header of its weights."""
+    """A folder whose configuration and header of weights have been read and checked; its arrays can be read next."""
 
     config: dict[str, Any]
     """What the writer added."""
@@ -46,7 +48,10 @@ class Opened(NamedTuple):
 
 
 def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the folder, whole or not at all."""
+    """Write a folder of this format with the configuration and the arrays, whole or not at all.
+
+    Sizes, the version and a SHA-256 are added; what would be too large to be read again is a ModelError.
+    """
     weights = tensors.content(arrays)
     about = {
         "format": format.name,
@@ -55,14 +60,19 @@ def write(folder: Path, format: Format, config: Mapping[str, Any], arrays: Mappi
     }
     files = {CONFIG: strict.text({**config, **about}), WEIGHTS: weights}
     for name, content in files.items():
-        if len(content) > LARGEST[name]:
-            raise ModelError(f"expected at most {LARGEST[name]:,} bytes in {name}; got {len(content):,}. Use a smaller model.")
+        if len(content) > MOST_BYTES[name]:
+            raise ModelError(
+                f"expected at most {MOST_BYTES[name]:,} bytes in {name}; got {len(content):,}. Use a smaller model."
+            )
     write_folder(folder, files)
 
 
 @contextmanager
 def opened(folder: Path, format: Format) -> Iterator[Opened]:
-    """A folder of this format, of this version or an older one, with its weights still to be read."""
+    """Open a folder of this format, of this version or an older one, and check all but the weights, which are still to be read.
+
+    A folder that is anything else is a ModelError, which says why.
+    """
     _only_files(folder)
     with _open(folder / CONFIG) as (file, size):
         config = strict.parse(file.read(size + 1), CONFIG)
@@ -70,14 +80,16 @@ def opened(folder: Path, format: Format) -> Iterator[Opened]:
     weights = strict.keys(config.pop("weights", None), ("bytes", "sha256"), "'weights'")
     sha256 = strict.word(weights["sha256"], "the SHA-256", 64)
     with _open(folder / WEIGHTS) as (file, size):
-        if strict.whole(weights["bytes"], "the size of the weights", 10, LARGEST[WEIGHTS]) != size:
+        if strict.whole(weights["bytes"], "the size of the weights", 10, MOST_BYTES[WEIGHTS]) != size:
             raise ModelError(f"expected {weights['bytes']:,} bytes in {WEIGHTS}; got {size:,}. The copy is not complete.")
         header = tensors.read_header(file, size)
         yield Opened(config, header, lambda expected: tensors.read_arrays(file, header, expected, sha256))
 
 
 def holds(folder: Path, format: Format) -> bool:
-    """Whether there is a folder of this format, as far as its names and the beginning of its configuration tell."""
+    """Whether there is a folder of this format, as far as its file names and the format in its configuration tell; whether it
+    can be loaded only `opened` says.
+    """
     try:
         _only_files(folder)
         with _open(folder / CONFIG) as (file, size):
@@ -127,8 +139,8 @@ def _open(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         raise ModelError(f"expected {path.name} to be a file that can be read; {error.strerror or error}") from None
     with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST[path.name]:
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES[path.name]:
             raise ModelError(
-                f"expected {path.name} to be a file of at most {LARGEST[path.name]:,} bytes; got {about.st_size:,}"
+                f"expected {path.name} to be a file of at most {MOST_BYTES[path.name]:,} bytes; got {about.st_size:,}"
             )
         yield file, about.st_size

@@ -15,12 +15,17 @@ LONGEST_NUMBER = 40
 
 
 def text(value: Mapping[str, Any]) -> bytes:
-    """As UTF-8, with sorted keys: equal values have equal bytes."""
+    """The object as JSON in UTF-8 with sorted keys, so that equal values have equal bytes.
+
+    NaN and infinity are refused, as JSON has no word for them.
+    """
     return json.dumps(value, allow_nan=False, ensure_ascii=False, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def parse(content: bytes, what: str) -> dict[str, Any]:
-    """The object that `content` holds."""
+    """The JSON object that `content` holds; anything that is not strict JSON (a key twice, NaN, a list, too deep a nest) is a
+    ModelError, which calls it by `what`.
+    """
     try:
         value = json.loads(
             content.decode("utf-8"),
@@ -67,7 +72,7 @@ def _short(digits: str) -> int:
 
 
 def keys(value: Any, wanted: Collection[str], where: str) -> dict[str, Any]:
-    """The object, once it has these keys and no other."""
+    """The value, once it is an object with exactly the wanted keys; else a ModelError that names those unknown and missing."""
     if not isinstance(value, dict):
         raise ModelError(f"expected {where} to be an object; got {value!r:.60}")
     if set(value) != set(wanted):
@@ -78,42 +83,42 @@ def keys(value: Any, wanted: Collection[str], where: str) -> dict[str, Any]:
 
 
 def whole(value: Any, where: str, least: int, most: int) -> int:
-    """A whole number within bounds."""
+    """The value, once it is a whole number from `least` to `most`; else a ModelError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ModelError(f"expected {where} to be a whole number from {least} to {most}; got {value!r:.60}")
     return value
 
 
 def number(value: Any, where: str) -> float:
-    """A finite number."""
+    """The value as a float, once it is a finite number; else a ModelError that says where it stood."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise ModelError(f"expected {where} to be a number; got {value!r:.60}")
     return float(value)
 
 
 def flag(value: Any, where: str) -> bool:
-    """True or false."""
+    """The value, once it is true or false; else a ModelError that says where it stood."""
     if not isinstance(value, bool):
         raise ModelError(f"expected {where} to be true or false; got {value!r:.60}")
     return value
 
 
 def listed(value: Any, where: str, most: int) -> list[Any]:
-    """A list that is not too long."""
+    """The value, once it is a list of at most `most` entries; else a ModelError that says where it stood."""
     if not isinstance(value, list) or len(value) > most:
         raise ModelError(f"expected {where} to be a list of at most {most}; got {value!r:.60}")
     return value
 
 
 def word(value: Any, where: str, longest: int = 200) -> str:
-    """A string that is not too long."""
+    """The value, once it is a string of at most `longest` characters; else a ModelError that says where it stood."""
     if not isinstance(value, str) or len(value) > longest:
         raise ModelError(f"expected {where} to be a word of at most {longest} characters; got {value!r:.60}")
     return value
 
 
 def one_of(value: Any, known: Collection[str], where: str) -> str:
-    """One of the known words."""
+    """The value, once it is one of the known words; else a ModelError that lists them."""
     if not isinstance(value, str) or value not in known:
         raise ModelError(f"expected {where} to be one of {', '.join(known)}; got {value!r:.60}")
     return value

@@ -37,7 +37,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Spec(NamedTuple):
-    """What an array should be."""
+    """The shape and type that an array in a file should have, and whether all its numbers must be finite."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -46,7 +46,7 @@ class Spec(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file says it holds, in the order of the data."""
+    """What a file of arrays says it holds: the shape and type of each by name, in the order of the data."""
 
     arrays: dict[str, Spec]
     raw: bytes
@@ -54,12 +54,15 @@ class Header(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """In all arrays together."""
+        """How many numbers all arrays hold together."""
         return sum(math.prod(spec.shape) for spec in self.arrays.values())
 
 
 def content(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The file."""
+    """The bytes of a safetensors file that holds these arrays; arrays of other types than `TYPES` are a ModelError.
+
+    The same arrays give the same bytes.
+    """
     for name, array in arrays.items():
         if array.dtype not in TYPES.values():
             raise ModelError(f"expected arrays of type {', '.join(TYPES)}; {name} is {array.dtype}")
@@ -67,7 +70,9 @@ def content(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def read_header(file: BinaryIO, size: int) -> Header:
-    """The header of a file of `size` bytes, checked against that size."""
+    """Read the header of a file of `size` bytes, and check that the arrays it names fill the file exactly, one after the other;
+    nothing is allocated for them yet.
+    """
     start = file.read(8)
     length = int.from_bytes(start, "little")
     if len(start) < 8 or not 2 <= length <= min(LONGEST_HEADER, size - 8):
@@ -103,7 +108,9 @@ def _entry(name: str, entry: object) -> tuple[int, int, Spec]:
 
 
 def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sha256: str) -> Arrays:
-    """The arrays, once the header names exactly the expected ones; finite where they are to be, with the right SHA-256."""
+    """Read the arrays, once the header names exactly the expected ones; every number is checked to be finite where it should
+    be, and all of them by the SHA-256. A ModelError says what is wrong.
+    """
     compare(header.arrays, expected)
     digest = hashlib.sha256(header.raw)
     arrays = {}
@@ -122,7 +129,7 @@ def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sh
 
 
 def compare(found: Mapping[str, Spec], expected: Mapping[str, Spec]) -> None:
-    """The same names, shapes and types, or an error that names the first difference."""
+    """Check that the same names have the same shapes and types, or raise a ModelError that names the first difference."""
     strict.keys(dict(found), expected, "the weights")
     for name, spec in expected.items():
         got = found[name]

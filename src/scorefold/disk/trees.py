@@ -11,22 +11,22 @@ from scorefold.disk.tensors import Arrays, Spec
 
 
 def named(tree: Any, prefix: str = "") -> dict[str, Any]:
-    """The leaves by their path, with `prefix` in front."""
+    """The leaves of a tree by their dotted path, each with `prefix` in front."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {prefix + jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
 def arrays_of(tree: Any, prefix: str = "") -> Arrays:
-    """The same as NumPy arrays."""
+    """The leaves of a tree as NumPy arrays, by their dotted path with `prefix` in front; `filled` puts them back."""
     return {name: np.asarray(leaf) for name, leaf in named(tree, prefix).items()}
 
 
 def specs_of(like: Any, prefix: str = "") -> dict[str, Spec]:
-    """What the leaves should be, of a tree of shapes and types."""
+    """The shapes and types that the leaves should have, by their dotted path, from a tree of shapes and types."""
     return {name: Spec(tuple(leaf.shape), np.dtype(leaf.dtype)) for name, leaf in named(like, prefix).items()}
 
 
 def filled(like: Any, arrays: MutableMapping[str, np.ndarray], prefix: str = "") -> Any:
-    """The tree of shapes and types with these arrays for leaves, which are taken out of `arrays`."""
+    """The tree of shapes and types with these arrays for leaves, which are taken out of `arrays` by their path."""
     leaves = [jnp.asarray(arrays.pop(name)) for name in named(like, prefix)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -44,7 +44,7 @@ class NRE(Method):
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000
     """Of variational inference."""
-    training: Training = field(default_factory=lambda: Training(members=1, learning_rates=(1e-3,)))
+    training: Training = field(default_factory=lambda: Training(members=2, learning_rates=(1e-3,)))
 
     resumes: ClassVar[bool] = True
 

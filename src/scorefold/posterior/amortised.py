@@ -18,7 +18,7 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
-from scorefold.sample.health import FARTHEST
+from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.score import gaussian_base, standardize
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.standardize import Standardize
@@ -92,7 +92,7 @@ class FlowPosterior(Posterior):
         if not np.isfinite(u).all():
             raise Diverged("the flow's draws are not finite. Training has failed; look at posterior.history.")
         farthest = float(np.abs(u).max())
-        info = FlowInfo(farthest, converged=farthest <= FARTHEST, diverged=farthest > FARTHEST)
+        info = FlowInfo(farthest, converged=farthest <= FARTHEST_DRAW, diverged=farthest > FARTHEST_DRAW)
         if info.diverged:
             warnings.warn(
                 f"draws ran away, to {farthest:.3g} prior sd. The observations are unlike any simulation, or there were too "

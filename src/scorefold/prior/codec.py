@@ -48,20 +48,23 @@ MAY_BE_INFINITE = {("truncnorm", "a"), ("truncnorm", "b")}
 
 
 def describe(prior: Prior) -> dict[str, Any]:
-    """The prior as strict JSON holds it, without the draws of one that was made from draws."""
+    """The prior as strict JSON holds it, checked as if it were read again; the draws of a prior from draws are not in it."""
     description = prior.describe()
     check(description)
     return description
 
 
 def arrays(prior: Prior) -> dict[str, np.ndarray]:
-    """What goes beside the description: the draws, if there are any at hand."""
+    """The arrays that go beside the description: the draws of a prior from draws if they are at hand, else nothing."""
     law = prior._law
     return {DRAWS: law.rows.copy()} if isinstance(law, Whitened) and law.rows is not None else {}
 
 
 def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> Prior:
-    """The prior that gave this description and these arrays; without its draws a prior maps, but cannot be drawn from."""
+    """Make the prior that gave this description and these arrays; one without its draws maps, but cannot be drawn from.
+
+    The maps are bit-identical; whatever `describe` cannot have written is a ScorefoldError.
+    """
     kind = check(description)
     given = dict(arrays or {})
     if unknown := set(given) - ({DRAWS} if kind == "draws" else set()):
@@ -91,34 +94,38 @@ def _gaussian(description: Mapping[str, Any]) -> Gaussian:
 
 
 def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The description without vectors and matrices, and these, all of float64, by their dotted path; the draws with them."""
+    """The description without its vectors and matrices, and these by their dotted path as float64 arrays, with the draws if
+    there are any. For priors of many parameters, whose matrices would make long JSON.
+    """
     description, given = prior.describe(), {}
     for prefix, section in _sections(description):
-        for name in LARGE.get(section["kind"], ()):
+        for name in ARRAY_AXES.get(section["kind"], ()):
             given[prefix + name] = np.array(section.pop(name), np.float64)
     check(_put_back(description, given))
     return description, {**given, **arrays(prior)}
 
 
 def size(description: Any) -> tuple[int, bool]:
-    """From `parts`, not to be trusted: how many parameters, and whether the density is known."""
+    """From a description of `parts`, not yet trusted: how many parameters there are, and whether the density is known."""
     kind, dim = _kind_and_dim(description)
     return dim, kind != "draws"
 
 
 def shapes(description: Any) -> dict[str, tuple[int, ...]]:
-    """Which arrays belong to a description from `parts`; the draws of a prior from draws may be missing all the same."""
+    """The names and shapes of the arrays that belong to a description of `parts`; the draws may be missing all the same."""
     kind, dim = _kind_and_dim(description)
     found: dict[str, tuple[int, ...]] = {}
     if kind == "draws":
         found[DRAWS] = (_draw_count(description.get("count")), dim)
     for prefix, section in _sections(description):
-        found |= {prefix + name: (dim,) * axes for name, axes in LARGE.get(section["kind"], {}).items()}
+        found |= {prefix + name: (dim,) * axes for name, axes in ARRAY_AXES.get(section["kind"], {}).items()}
     return found
 
 
 def from_parts(description: Any, arrays: Mapping[str, np.ndarray]) -> Prior:
-    """The prior that gave these parts."""
+    """Make the prior that gave these parts, once everything in them has been checked; whatever `parts` cannot have given is a
+    ScorefoldError.
+    """
     _kind_and_dim(description)
     return restore(_put_back(description, arrays), {name: array for name, array in arrays.items() if name == DRAWS})
 
@@ -127,7 +134,7 @@ def _put_back(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     """The description with its vectors and matrices, as arrays."""
     whole: dict[str, Any] = {}
     for prefix, section in _sections(description):
-        large = LARGE.get(section["kind"], {})
+        large = ARRAY_AXES.get(section["kind"], {})
         if twice := set(large) & set(section):
             raise _unreadable(f"{', '.join(sorted(twice))} should be among the arrays")
         own = {**section, **{name: arrays[prefix + name] for name in large}}
@@ -168,7 +175,10 @@ def _draw_count(count: Any) -> int:
 
 
 def check(description: Any) -> str:
-    """The kind, once everything has the form that `describe` gives it."""
+    """Check that a description has the form that `describe` gives it, and return its kind.
+
+    Anything else is a ScorefoldError: unknown or missing keys, numbers that are not finite, distributions not in `LAWS`.
+    """
     kind, dim = _kind_and_dim(description)
     _keys(description, {"kind", "names", *KEYS[kind]}, f"a prior of kind {kind!r}")
     if kind == "marginals":
@@ -206,7 +216,7 @@ PROPOSALS: dict[str, dict[str, int]] = {
     "truncated": {"axes": 2, "low": 1, "high": 1},
 }
 """How many axes of length dim each array of a proposal has."""
-LARGE: dict[str, dict[str, int]] = {
+ARRAY_AXES: dict[str, dict[str, int]] = {
     "multivariate normal": {"mean": 1, "cov": 2},
     "draws": {"mean": 1, "factor": 2},
     **PROPOSALS,
@@ -216,7 +226,7 @@ DRAWS = "draws"
 
 
 def check_proposal(description: Any, dim: int) -> None:
-    """A proposal as `Proposal.describe` gives it, whose map can be inverted."""
+    """Check that a proposal has the form that `describe` gives it, for `dim` parameters, and a map that can be inverted."""
     kind = description.get("kind") if isinstance(description, Mapping) else None
     if not isinstance(kind, str) or kind not in PROPOSALS:
         raise _unreadable(f"a proposal is an object whose kind is one of {', '.join(PROPOSALS)}, not {description!r:.60}")

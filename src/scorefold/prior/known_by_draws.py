@@ -29,15 +29,15 @@ from scorefold.types import Float
 Rows = Float[np.ndarray, "count dim"]
 Bounds = Float[np.ndarray, "dim 2"]
 
-FEWEST = 100
-FEWEST_EACH = 10
+FEWEST_DRAWS = 100
+FEWEST_DRAWS_EACH = 10
 """So many draws at least, in all and for each parameter."""
 Y_MAX = 700.0
 """exp(Y_MAX) is finite."""
 
 
 class Whitened:
-    """The map, and the draws where they are at hand."""
+    """The law of a prior known from draws: the map that whitens them, and the draws where they are at hand."""
 
     def __init__(self, bounds: Bounds, mean: np.ndarray, L: np.ndarray, rows: Rows | None, count: int, sha256: str):
         self.bounds, self.mean, self.L = bounds, mean, L
@@ -45,18 +45,21 @@ class Whitened:
         self.reach = np.tile([-U_MAX, U_MAX], (len(mean), 1))
 
     def to_normal(self, theta: Values) -> Values:
-        """θ ↦ u."""
+        """Map θ to u, row by row: without bounds, then with mean 0 and covariance I over the draws."""
         off = (unbounded(theta, self.bounds) - self.mean).reshape(-1, len(self.mean))
         return linalg.solve_triangular(self.L, off.T, lower=True, check_finite=False).T.reshape(theta.shape)
 
     def from_normal(self, u: Values) -> Values:
-        """u ↦ θ."""
+        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`.
+
+        A row of θ is the same however many rows there are.
+        """
         # Summed in this order rows do not depend on how many there are.
         y = self.mean + sum(u[..., j, None] * self.L[:, j] for j in range(len(self.mean)))
         return bounded(y, self.bounds)
 
     def theta(self) -> Rows:
-        """The draws, or an error that says where they are."""
+        """The draws θ (count, dim); where a file came without them, an error that says how to get them back."""
         if self.rows is None:
             raise ScorefoldError(
                 f"expected the draws that this prior was made from; got only their number, {self.count}: the file that it "
@@ -65,13 +68,16 @@ class Whitened:
         return self.rows
 
     def sample(self, count: int, rng: np.random.Generator) -> Rows:
-        """The draws in a random order without repetition while they last, then in another one."""
+        """Take `count` of the draws in a random order, each once while they last, and then again in another order.
+
+        So no draw is there twice before all are there once.
+        """
         rows = self.theta()
         rounds = [rng.permutation(len(rows)) for _ in range(-(-count // len(rows)))]
         return rows[np.concatenate([*rounds, np.zeros(0, int)])[:count]]
 
     def describe(self) -> dict[str, Any]:
-        """Map, number and fingerprint; the draws are kept beside it."""
+        """The map, the number of draws and their fingerprint as strict JSON can hold them; the draws are kept beside it."""
         return {
             "kind": "draws",
             "bounds": [[end if np.isfinite(end) else str(end) for end in pair] for pair in self.bounds.tolist()],
@@ -83,7 +89,7 @@ class Whitened:
 
     @classmethod
     def described(cls, description: Mapping[str, Any], rows: Rows | None) -> "Whitened":
-        """The law that gave this description, with its draws or without."""
+        """The law that gave this description, with its draws or without them; what does not fit together is refused."""
         bounds, mean, L = (np.array(description[k], np.float64) for k in ("bounds", "mean", "factor"))
         dim, count, sha256 = len(mean), description["count"], description["sha256"]
         if bounds.shape != (dim, 2) or L.shape != (dim, dim) or not (np.isfinite(mean).all() and np.isfinite(L).all()):
@@ -95,13 +101,16 @@ class Whitened:
         return cls(bounds, mean, L, rows, int(count), str(sha256))
 
     def text(self, names: tuple[str, ...]) -> str:
-        """For the representation."""
+        """The law in words, with the parameters' names, for the representation of a `Prior`."""
         within = [f" in ({low:.6g}, {high:.6g})" if np.isfinite([low, high]).any() else "" for low, high in self.bounds]
         return f"{', '.join(a + b for a, b in zip(names, within, strict=True))} ~ {self.count} draws"
 
 
 def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:
-    """The law of these draws."""
+    """Fit the law of these draws: check that they vary and lie between their bounds, then compute the map that whitens them.
+
+    A ScorefoldError names the parameter that is at fault.
+    """
     outside = (theta <= bounds[:, 0]) | (theta >= bounds[:, 1])
     if outside.any():
         row, i = map(int, np.argwhere(outside)[0])
@@ -131,7 +140,7 @@ def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:
 
 
 def checked_draws(theta: ArrayLike) -> Rows:
-    """The draws as float64 rows of their own, or an error that says what is wrong with them."""
+    """The draws as a new float64 array (count, dim), or an error that says what is wrong with them."""
     rows = np.array(settings.numbers("draws", theta), order="C")
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise ScorefoldError(
@@ -143,7 +152,7 @@ def checked_draws(theta: ArrayLike) -> Rows:
             f"expected finite draws; got {np.sum(~np.isfinite(rows).all(axis=1))} of {len(rows)} with NaN or infinity. Leave "
             "them out only if they do not belong to the prior."
         )
-    fewest = max(FEWEST, FEWEST_EACH * rows.shape[1])
+    fewest = max(FEWEST_DRAWS, FEWEST_DRAWS_EACH * rows.shape[1])
     if len(rows) < fewest:
         raise ScorefoldError(
             f"expected at least {fewest} draws for {rows.shape[1]} parameters; got {len(rows)}. Draw more, or write the prior "
@@ -153,7 +162,7 @@ def checked_draws(theta: ArrayLike) -> Rows:
 
 
 def bounds_of(bounds: Mapping[str, Sequence[float | int]], names: tuple[str, ...]) -> Bounds:
-    """The bounds in the order of the names; a name without any has none."""
+    """The bounds (dim, 2) in the order of the names, from a mapping by name; a name that is not in it has infinite ones."""
     table = np.tile([-np.inf, np.inf], (len(names), 1))
     if not isinstance(bounds, Mapping):
         raise ScorefoldError(f"expected bounds by name, as in {{'a': (0, 1)}}; got {bounds!r:.60}")
@@ -174,7 +183,7 @@ def bounds_of(bounds: Mapping[str, Sequence[float | int]], names: tuple[str, ...
 
 
 def unbounded(theta: Values, bounds: Bounds) -> Values:
-    """θ ↦ y, finite also at the bounds."""
+    """Map θ to y, which has no bounds: as it is, by a logarithm or by Φ⁻¹; finite also at the bounds."""
     low, high = bounds.T
     below, above = np.isfinite(low), np.isfinite(high)
     with np.errstate(all="ignore"):
@@ -186,7 +195,7 @@ def unbounded(theta: Values, bounds: Bounds) -> Values:
 
 
 def bounded(y: Values, bounds: Bounds) -> Values:
-    """y ↦ θ, finite and within the bounds."""
+    """Map y back to θ, finite and within the bounds; the inverse of `unbounded`."""
     low, high = bounds.T
     below, above = np.isfinite(low), np.isfinite(high)
     with np.errstate(all="ignore"):
@@ -198,5 +207,5 @@ def bounded(y: Values, bounds: Bounds) -> Values:
 
 
 def fingerprint(theta: Rows) -> str:
-    """SHA-256 of the draws as little-endian float64, row by row."""
+    """The SHA-256 of the draws as little-endian float64, row by row, by which a file's draws are recognised."""
     return hashlib.sha256(np.ascontiguousarray(theta, "<f8").tobytes()).hexdigest()

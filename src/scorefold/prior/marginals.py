@@ -43,7 +43,9 @@ NUMPYRO: dict[str, Callable[..., Any]] = {
 
 
 class Marginal(NamedTuple):
-    """The law of one parameter."""
+    """The distribution of one parameter, by SciPy's name and with all its parameters, its support and how far u may go before
+    SciPy's quantiles are wrong.
+    """
 
     distribution: str
     parameters: dict[str, float]
@@ -52,19 +54,19 @@ class Marginal(NamedTuple):
     reach: tuple[float, float]
 
     def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The distribution's name and parameters as strict JSON can hold them, infinite ones as the word "inf"."""
         written = {k: v if np.isfinite(v) else str(v) for k, v in self.parameters.items()}
         return {"distribution": self.distribution, "parameters": written}
 
     def text(self) -> str:
-        """For the representation."""
+        """The distribution as one would call it, with the parameters that are not at SciPy's default."""
         default = {"loc": 0.0, "scale": 1.0}
         shown = [f"{k}={v:.6g}" for k, v in self.parameters.items() if default.get(k) != v]
         return f"{self.distribution}({', '.join(shown)})"
 
 
 class Marginals:
-    """The law of θ and its map."""
+    """The law of independent parameters, and its map to the N(0, I) space, one marginal after the other."""
 
     def __init__(self, marginals: list[Marginal]):
         self.marginals = marginals
@@ -72,23 +74,32 @@ class Marginals:
         self.reach = np.array([m.reach for m in marginals])
 
     def to_normal(self, theta: Values) -> Values:
-        """θ ↦ u."""
+        """Map θ to u in the N(0, I) space, row by row; θ is within its bounds, and far values are clipped by `Prior`.
+
+        Above the median it goes through 1 - F, as F has no digits left there.
+        """
         return np.stack([_to_normal(m.law, theta[..., i]) for i, m in enumerate(self.marginals)], axis=-1)
 
     def from_normal(self, u: Values) -> Values:
-        """u ↦ θ."""
+        """Map u in the N(0, I) space back to θ, row by row; the inverse of `to_normal`.
+
+        Above the median it goes through 1 - F, as F has no digits left there.
+        """
         return np.stack([_from_normal(m.law, u[..., i]) for i, m in enumerate(self.marginals)], axis=-1)
 
     def log_prob(self, theta: Values) -> np.ndarray | np.float64:
-        """log p(θ) within the support."""
+        """log p(θ), the sum over the marginals' log densities, for θ within the support."""
         return np.sum([m.law.logpdf(theta[..., i]) for i, m in enumerate(self.marginals)], axis=0)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The law's kind and parameters as strict JSON can hold them.
+
+        `codec.restore` makes a prior of it, and priors whose descriptions are equal count as equal.
+        """
         return {"kind": "marginals", "marginals": [m.describe() for m in self.marginals]}
 
     def text(self, names: tuple[str, ...]) -> str:
-        """For the representation."""
+        """The law in words, with the parameters' names, for the representation of a `Prior`."""
         return ", ".join(f"{name} ~ {m.text()}" for name, m in zip(names, self.marginals, strict=True))
 
 
@@ -116,7 +127,9 @@ def _reach(law: Any) -> tuple[float, float]:
 
 
 def marginal(name: str, distribution: Any) -> Marginal:
-    """A marginal with all its parameters named, once it is known to be proper and within reach of float64."""
+    """Take a distribution of SciPy or NumPyro as the marginal of this name, once it is known to be continuous, proper and
+    within reach of float64. What cannot be taken is a ScorefoldError that says what to use instead.
+    """
     frozen = _as_scipy(name, distribution)
     given = _parameters(frozen)
     if shape := np.broadcast_shapes(*map(np.shape, given.values())):
@@ -150,7 +163,7 @@ def _parameters(frozen: Any) -> dict[str, Any]:
 
 
 def described(distribution: str, parameters: Mapping[str, Any]) -> Any:
-    """The distribution that `Marginal.describe` wrote down."""
+    """The frozen SciPy distribution of this name and with these parameters, as `Marginal.describe` wrote them down."""
     kind = getattr(stats, distribution, None)
     if not isinstance(kind, stats.rv_continuous):
         raise ScorefoldError(f"{distribution!r} is not a continuous distribution of scipy.stats")
@@ -210,7 +223,7 @@ def _batched(name: str, shape: tuple[int, ...]) -> ScorefoldError:
 
 
 def pairs_of(distribution: Any) -> list[tuple[Any, Any]]:
-    """Names and distributions of a mapping or a list of pairs."""
+    """The names and distributions of a mapping or of a list of pairs, as a list of pairs; anything else is refused."""
     pairs = list(distribution.items() if isinstance(distribution, Mapping) else distribution)
     if not pairs or not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         raise ScorefoldError(

@@ -17,5 +17,5 @@ U_MAX = 37.5
 
 
 def diffused_score(u: Any, gamma: Any) -> Any:
-    """The score at u of the prior diffused to level γ, in the N(0, I) space: -u, whatever γ."""
+    """The score at u of the prior diffused to level γ, in the N(0, I) space: it is -u, whatever γ."""
     return -u

@@ -21,18 +21,26 @@ from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.normal_space import U_MAX, Values
 from scorefold.types import Float
 
-WIDE = 4.0
+UNCUT_SD = 4.0
 """Truncated: beyond that many sd the prior is not cut."""
-FARTHEST = 8.0
+LARGEST_W = 8.0
 """Truncated: no w goes farther, or Φ(w) would be 1."""
-LARGEST_NUMBER = 1e6
+LARGEST_ENTRY = 1e6
 WORST_CONDITION = 1e12
 """What a proposal from a file may hold, in the space where θ is standard normal."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianProposal:
-    """u = m + A w."""
+    """A Gaussian to simulate from in place of the prior, in the prior's N(0, I) space: u = m + A w with w ~ N(0, I).
+
+    It has no edges, so that nothing is lost outside of it, but a posterior composed in w has to be tilted back to the prior
+    (`compose.from_proposal`).
+
+    Args:
+        mean: m, where to simulate.
+        root: A, a square root of the covariance, not singular.
+    """
 
     mean: Float[np.ndarray, "dim"]
     root: Float[np.ndarray, "dim dim"]
@@ -41,20 +49,23 @@ class GaussianProposal:
     farthest = U_MAX
 
     def to_w(self, u: Values) -> Values:
-        """u ↦ w."""
+        """Map u to w, where the proposal is N(0, I), row by row; w is what networks see in a round of refinement."""
         return np.linalg.solve(self.root, (u - self.mean)[..., None])[..., 0]
 
     def from_w(self, w: Values) -> Values:
-        """w ↦ u."""
+        """Map w back to u, row by row; the inverse of `to_w`."""
         # Not w @ Aᵀ, which rounds differently for different numbers of rows.
         return self.mean + sum(w[..., j, None] * self.root[:, j] for j in range(len(self.mean)))
 
     def log_density(self, u: Values) -> np.ndarray | np.float64:
-        """log p̃(u)."""
+        """log p̃(u), the log density of the proposal at each row of u, in the prior's N(0, I) space."""
         return _log_normal(self.to_w(u)) - np.linalg.slogdet(self.root)[1]
 
     def log_excess(self, other: "Proposal") -> float:
-        """log M, the supremum of log p̃ - log q; infinite where q's tails are the lighter ones."""
+        """log M, the supremum of log p̃ - log q over another proposal q; infinite where q's tails are the lighter ones.
+
+        Simulations from q can be thinned to p̃ where it is finite.
+        """
         if not isinstance(other, GaussianProposal):
             return np.inf
         own, theirs = (np.linalg.inv(p.root @ p.root.T) for p in (self, other))
@@ -67,58 +78,68 @@ class GaussianProposal:
         return float(self.log_density(peak) - other.log_density(peak))
 
     def narrow(self) -> np.ndarray:
-        """(dim, narrow) directions of w along which this is narrower than the prior, for a symmetric A."""
+        """The directions of w, as columns (dim, narrow), along which this is narrower than the prior, for a symmetric A."""
         variances, axes = np.linalg.eigh(self.root @ self.root.T)
         return axes[:, variances < 0.999]
 
     def fault(self) -> str:
-        """What is wrong with its numbers, if they come from a file; else nothing."""
+        """What is wrong with numbers that come from a file, in words; an empty string if nothing is."""
         if not _within(self.mean, self.root):
-            return f"a proposal should be within ±{LARGEST_NUMBER:.0e}, where θ is standard normal"
+            return f"a proposal should be within ±{LARGEST_ENTRY:.0e}, where θ is standard normal"
         return "" if np.linalg.cond(self.root, 1) < WORST_CONDITION else "the root of a proposal cannot be inverted"
 
     def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The proposal's kind and arrays as strict JSON can hold them; `read_proposal` makes a proposal of it again."""
         return {"kind": "gaussian", "mean": self.mean.tolist(), "root": self.root.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
 class TruncatedProposal:
-    """The prior inside a box."""
+    """The prior cut to a box, to simulate from in place of the prior, in the prior's N(0, I) space.
+
+    Inside the box it is in proportion to the prior, so that nothing has to be tilted; what lies outside is lost.
+
+    Args:
+        axes: V, orthogonal, one axis of the box a column.
+        low: The lower ends of the box, along these axes.
+        high: The upper ends.
+    """
 
     axes: Float[np.ndarray, "dim dim"]
     """V, orthogonal; one axis a column"""
     low: Float[np.ndarray, "dim"]
     high: Float[np.ndarray, "dim"]
 
-    farthest = FARTHEST
+    farthest = LARGEST_W
 
     def to_w(self, u: Values) -> Values:
-        """u ↦ w, outside the box as far as w goes."""
+        """Map u to w, where the proposal is N(0, I), row by row; a u outside the box goes as far as w may."""
         sign, low, high = self._flipped()
         below, above = special.ndtr(low), special.ndtr(high)
         share = (special.ndtr(sign * (u @ self.axes)) - below) / (above - below)
-        ends = special.ndtr([-FARTHEST, FARTHEST])
+        ends = special.ndtr([-LARGEST_W, LARGEST_W])
         return sign * special.ndtri(np.clip(share, *ends))
 
     def from_w(self, w: Values) -> Values:
-        """w ↦ u, inside the box."""
+        """Map w back to u, row by row, always inside the box; the inverse of `to_w`."""
         sign, low, high = self._flipped()
         below, above = special.ndtr(low), special.ndtr(high)
         v = special.ndtri(below + special.ndtr(sign * w) * (above - below))
         return (sign * np.clip(v, low, high)) @ self.axes.T
 
     def log_density(self, u: Values) -> np.ndarray:
-        """log p̃(u)."""
+        """log p̃(u) at each row of u: the prior's over its mass in the box, and -∞ outside."""
         return np.where(self.inside(u), _log_normal(u) - self._log_mass(), -np.inf)
 
     def inside(self, u: Values) -> np.ndarray | np.bool_:
-        """Whether u is in the box."""
+        """Whether each row of u lies in the box, its faces included; outside, the proposal has no density."""
         v = u @ self.axes
         return ((v >= self.low) & (v <= self.high)).all(axis=-1)
 
     def log_excess(self, other: "Proposal") -> float:
-        """log M: the ratio of the prior's masses where this box lies in the other or in the whole space."""
+        """log M, the supremum of log p̃ - log q: the ratio of the prior's masses where this box lies in q's or q is the prior,
+        else infinite.
+        """
         if isinstance(other, TruncatedProposal):
             reach = np.abs(other.axes.T @ self.axes)
             centre = other.axes.T @ self.axes @ ((self.low + self.high) / 2)
@@ -130,18 +151,18 @@ class TruncatedProposal:
         return -self._log_mass() if whole else np.inf
 
     def narrow(self) -> np.ndarray:
-        """(dim, narrow) directions of w along which this is narrower than the prior."""
-        return np.eye(len(self.low))[:, (self.low > -WIDE) | (self.high < WIDE)]
+        """The directions of w, as columns (dim, narrow), along which the box cuts the prior."""
+        return np.eye(len(self.low))[:, (self.low > -UNCUT_SD) | (self.high < UNCUT_SD)]
 
     def fault(self) -> str:
-        """What is wrong with its numbers, if they come from a file; else nothing."""
+        """What is wrong with numbers that come from a file, in words; an empty string if nothing is."""
         if not _within(self.axes, self.low, self.high):
-            return f"a proposal should be within ±{LARGEST_NUMBER:.0e}, where θ is standard normal"
+            return f"a proposal should be within ±{LARGEST_ENTRY:.0e}, where θ is standard normal"
         off = np.abs(self.axes.T @ self.axes - np.eye(len(self.low))).max()
         return "" if off < 1e-6 and (self.low < self.high).all() else "a box should have orthogonal axes, and low below high"
 
     def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The proposal's kind and arrays as strict JSON can hold them; `read_proposal` makes a proposal of it again."""
         return {"kind": "truncated", "axes": self.axes.tolist(), "low": self.low.tolist(), "high": self.high.tolist()}
 
     def _flipped(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -158,12 +179,12 @@ Proposal = GaussianProposal | TruncatedProposal
 
 
 def whole(dim: int) -> GaussianProposal:
-    """The prior itself."""
+    """The proposal that is the prior itself, for so many parameters: a Gaussian with mean 0 and A = I."""
     return GaussianProposal(np.zeros(dim), np.eye(dim))
 
 
 class Proposed:
-    """The law of θ under a proposal, and its map to w."""
+    """The law of θ under a proposal, and its map to w: the prior's own map, then the proposal's."""
 
     def __init__(self, law: Marginals | Gaussian, proposal: Proposal):
         self.law, self.proposal = law, proposal
@@ -171,29 +192,34 @@ class Proposed:
         self.reach = np.tile([-proposal.farthest, proposal.farthest], (len(law.bounds), 1))
 
     def to_normal(self, theta: Values) -> Values:
-        """θ ↦ w."""
+        """Map θ to w, where the proposal is N(0, I), row by row."""
         return self.proposal.to_w(np.clip(self.law.to_normal(theta), *self.law.reach.T))
 
     def from_normal(self, w: Values) -> Values:
-        """w ↦ θ."""
+        """Map w back to θ, row by row; the inverse of `to_normal`."""
         return self.law.from_normal(np.clip(self.proposal.from_w(w), *self.law.reach.T))
 
     def log_prob(self, theta: Values) -> np.ndarray | np.float64:
-        """log p̃(θ) within the support."""
+        """log p̃(θ), the log density of θ under the proposal, for θ within the support: the prior's, times p̃/p in the N(0, I)
+        space.
+        """
         u = np.clip(self.law.to_normal(theta), *self.law.reach.T)
         return self.law.log_prob(theta) + self.proposal.log_density(u) - _log_normal(u)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """The law's kind and parameters as strict JSON can hold them.
+
+        `codec.restore` makes a prior of it, and priors whose descriptions are equal count as equal.
+        """
         return {"kind": "proposal", "proposal": self.proposal.describe(), "prior": self.law.describe()}
 
     def text(self, names: tuple[str, ...]) -> str:
-        """For the representation."""
+        """The law in words, with the parameters' names, for the representation of a `Prior`."""
         return f"a {self.proposal.describe()['kind']} proposal for {self.law.text(names)}"
 
 
 def read_proposal(description: Any) -> Proposal:
-    """The proposal that `describe` wrote down."""
+    """The proposal that `describe` wrote down; its numbers are to be checked with `fault`."""
     arrays = {k: np.asarray(v, np.float64) for k, v in description.items() if k != "kind"}
     return {"gaussian": GaussianProposal, "truncated": TruncatedProposal}[description["kind"]](**arrays)
 
@@ -203,4 +229,4 @@ def _log_normal(u: Values) -> np.ndarray | np.float64:
 
 
 def _within(*arrays: np.ndarray) -> bool:
-    return all(bool(np.abs(array).max() <= LARGEST_NUMBER) for array in arrays)
+    return all(bool(np.abs(array).max() <= LARGEST_ENTRY) for array in arrays)

@@ -1,4 +1,9 @@
-"""Samplers: from a score function to draws and Info, by name."""
+"""Samplers: from a score function to draws and `Info`, by name.
+
+A sampler is given to a method, `sf.NPSE(sampler=...)`, or to `posterior.sample(x_obs, sampler=...)`, as an object of these
+classes or by its name in `SAMPLERS`. Left out, it is `Ancestral` for one set and `SelfTuned` for several. `draws.info` holds
+what a sampler said about its run.
+"""
 
 from scorefold.sample.ancestral import Ancestral
 from scorefold.sample.ddim import DDIM

@@ -1,7 +1,7 @@
 """Ancestral sampling, the reverse diffusion ("Denoising diffusion probabilistic models", Ho, Jain and Abbeel, 2020).
 
 u ← (u + (1-α_t) s(u, t)) / √α_t + √((1-α_t)(1-γ_{t-1})/(1-γ_t)) ξ: the reverse of one noising step, exact as the steps shrink.
-The last step is that of `denoise.py`. It reverses the diffusion of a density whose score is s at every level: of one set's
+The last step is that of `last_step.py`. It reverses the diffusion of a density whose score is s at every level: of one set's
 posterior, or of several sets' with a rule that composes such a score (GAUSS, JAC). The plain sum of several sets' diffused
 scores is not the score of a diffused density. For a Gaussian 400 levels leave the sd 1.2% too narrow.
 """
@@ -21,7 +21,25 @@ from scorefold.types import Cloud, Count, Key
 
 @dataclass(frozen=True)
 class Ancestral:
-    """The standard sampler of diffusion models."""
+    """The reverse diffusion step by step, with noise (DDPM, Ho et al., 2020). This is the default for one set.
+
+    Take it for one set, where it is exact up to the steps' length, or for several sets with the rule `Gauss` or `Jac`, which
+    compose the score of a diffused density. It costs one evaluation of the score a level and has nothing to tune. With a rule
+    that adds scores (`Diffused`, `Tempered`, `Damped`) and several sets it would be wrong, and is refused: take `SelfTuned`.
+
+    Args:
+        levels: How many noise levels to go through, evenly spaced among those that the network was trained with; None, the
+            default: all of them. With few levels the draws come out too narrow: for these take `DDIM` or `ProbabilityFlow`.
+
+    Raises:
+        ScorefoldError: `levels` is not a whole number, or below 2.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.samplers.Ancestral()
+        Ancestral(levels=None)
+        >>> method = sf.NPSE(rule="jac", sampler=sf.samplers.Ancestral(levels=200))
+    """
 
     levels: int | None = None
     reverses: ClassVar[bool] = True
@@ -30,7 +48,18 @@ class Ancestral:
         settings.check(self, levels=2)
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
-        """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
+        """Move a cloud of draws from the noisiest level to the lowest.
+
+        Args:
+            score: The score to follow, `score(u, level, key)`.
+            levels: The noise levels in falling t, stacked.
+            u: Where the draws start, a cloud (draws, dim) of the rule's reference distribution.
+            key: The random key; the same one gives the same draws.
+            sets: How many sets the score was composed of; it makes no difference here.
+
+        Returns:
+            The draws (draws, dim) in the N(0, I) space, and the run's `Info`.
+        """
 
         def reverse(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
             level, key = at

@@ -15,13 +15,25 @@ import jax.numpy as jnp
 
 from scorefold.types import Array, Cloud, Float, Scalar
 
-FARTHEST = 15.0
+FARTHEST_DRAW = 15.0
+"""In prior sd; a run with a draw beyond has diverged."""
 MOST_STEPS = 10_000
 """At one level; more never ended well."""
 
 
 class Info(NamedTuple):
-    """One entry per level, first the noisiest, as the sampler ran; `diverged` and `converged` at the end."""
+    """What a sampler says about its run, as `draws.info` holds it.
+
+    The arrays have one entry for each level, the noisiest first. `stein` near 1 and `drift` near 0 at the last level say that
+    the draws agree with the score that they followed; whether that score is right they cannot say, which is what `sf.diagnose`
+    is for. Look at `stein` when `converged` is false: above 1 the draws are still too wide, below 1 too narrow. More levels or
+    steps help.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.samplers.Info._fields[:5]
+        ('gamma', 'step', 'q', 'stein', 'drift')
+    """
 
     gamma: Float[Array, "levels"]
     step: Float[Array, "levels"]
@@ -42,7 +54,7 @@ class Info(NamedTuple):
 
 
 class Identities(NamedTuple):
-    """The three checks at one level."""
+    """The three checks of `identities` at one level, with the standard error of the second."""
 
     q: Scalar
     stein: Scalar
@@ -52,7 +64,9 @@ class Identities(NamedTuple):
 
 
 def identities(u: Cloud, score: Cloud) -> Identities:
-    """The checks of one cloud of draws against its score."""
+    """Check a cloud of draws against its own scores: `q`, `stein` and `drift`, of which `stein` is 1 and `drift` 0 for draws
+    that are right.
+    """
     dim = u.shape[1]
     centred, s_mean = u - u.mean(axis=0), score.mean(axis=0)
     spread = score - s_mean
@@ -65,8 +79,8 @@ def identities(u: Cloud, score: Cloud) -> Identities:
 
 
 def conclude(u: Cloud, gamma: Array, step: Array, checks: Identities) -> Info:
-    """The run's Info, from the final draws and the checks of every level."""
-    diverged = ~jnp.all(jnp.isfinite(u)) | ~jnp.isfinite(checks.q[-1]) | (jnp.max(jnp.abs(u)) > FARTHEST)
+    """The `Info` of a run, from its final draws, the noise levels, the steps' sizes and the checks made at every level."""
+    diverged = ~jnp.all(jnp.isfinite(u)) | ~jnp.isfinite(checks.q[-1]) | (jnp.max(jnp.abs(u)) > FARTHEST_DRAW)
     # A tenth is allowed, and four standard errors of what this many draws can show.
     noise = 4 * jnp.sqrt(jnp.maximum(checks.q[-1], 1.0) / len(u))
     stein_holds = jnp.abs(checks.stein[-1] - 1) < 0.1 + 4 * checks.error[-1]

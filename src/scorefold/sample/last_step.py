@@ -17,7 +17,9 @@ from scorefold.types import Array, Cloud, Float, Key
 def finish(
     score: Score, levels: Level, u: Cloud, keys: tuple[Key, Key], step: Float[Array, "levels"], checks: Identities
 ) -> tuple[Cloud, Info]:
-    """The last step of a cloud at the lowest level, and the run's Info; `checks` are those of the levels above."""
+    """Take a cloud at the lowest level to no noise at all, and conclude the run: the draws and the `Info`; `checks` are those
+    of the levels above.
+    """
     lowest = jax.tree.map(lambda v: v[-1], levels)
     s = score(u, lowest, keys[0])
     checks = jax.tree.map(jnp.append, checks, identities(u, s))
@@ -26,7 +28,7 @@ def finish(
 
 
 def denoised(u: Cloud, s: Cloud, level: Level, key: Key) -> Cloud:
-    """Draws of u_0 given the cloud at the lowest level and its scores."""
+    """Draw u_0 given the cloud at the lowest level and its scores, by Tweedie's mean and a share of its covariance."""
     key_near, key_noise = jax.random.split(key)
     noise = 1 - level.gamma
     root = preconditioner(u, s, key_near)

@@ -23,7 +23,7 @@ from scorefold.sample.self_tuned import preconditioner
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 WANTED = 0.7
-LONGEST, SHORTEST = 1.0, 0.01
+LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H = 1.0, 0.01
 SPREAD = 30.0
 """The longest step of a move over the shortest."""
 
@@ -36,7 +36,28 @@ class _State(NamedTuple):
 
 @dataclass(frozen=True)
 class Metropolis:
-    """For conservative networks."""
+    """Annealed Langevin steps that are accepted or refused, so that each level's distribution is exact if the run mixes.
+
+    Take it when you want acceptance rates, or no error from the steps' length. It compares densities: train with
+    `sf.NPSE(conservative=True)`, whose score is the gradient of one, and use the rule `Diffused` or `Tempered`. It is slower
+    than `SelfTuned`, and like it moves all draws together; with posteriors that a bounded prior cuts, or modes that lie apart,
+    and very many sets it may not mix, and then `Info` says that it has not converged. The acceptance rates are in
+    `Info.acceptance`.
+
+    Args:
+        levels: How many noise levels to go through, evenly spaced among those that the network was trained with.
+        steps: Steps at each level; from level to level their length follows the acceptance rate.
+        last: Further steps at the last level, all of one length.
+
+    Raises:
+        ScorefoldError: A setting is of the wrong type or out of its range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.samplers.Metropolis()
+        Metropolis(levels=50, steps=4, last=48)
+        >>> method = sf.NPSE(conservative=True, sampler=sf.samplers.Metropolis(last=200))
+    """
 
     levels: int = 50
     steps: int = 4
@@ -52,7 +73,19 @@ class Metropolis:
     def __call__(
         self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count, log_density: LogDensity
     ) -> tuple[Cloud, Info]:
-        """Move the cloud `u` (an even number of draws) from the noisiest level to the first; `levels` in falling t."""
+        """Move a cloud of draws from the noisiest level to the lowest.
+
+        Args:
+            score: The score to follow, `score(u, level, key)`.
+            levels: The noise levels in falling t, stacked.
+            u: Where the draws start, a cloud (draws, dim) of an even number of draws, from the rule's reference distribution.
+            key: The random key; the same one gives the same draws.
+            sets: How many sets the score was composed of; it makes no difference here.
+            log_density: What the score is the gradient of, `log_density(u, level)`, up to a constant.
+
+        Returns:
+            The draws (draws, dim) in the N(0, I) space, and the run's `Info`.
+        """
         halves = u.reshape(2, -1, u.shape[1])
 
         def at_level(u: Array, level: Level, key: Key) -> _State:
@@ -71,10 +104,10 @@ class Metropolis:
         def anneal(carry: tuple[Array, Scalar], at: tuple[Level, Key]) -> tuple[tuple[Array, Scalar], tuple]:
             (u, h), (level, key) = carry, at
             (state, _, _), rates = jax.lax.scan(step, (at_level(u, level, key), level, h), jax.random.split(key, self.steps))
-            followed = jnp.clip(h * jnp.exp(2 * (jnp.mean(rates) - WANTED)), SHORTEST, LONGEST)
+            followed = jnp.clip(h * jnp.exp(2 * (jnp.mean(rates) - WANTED)), SMALLEST_PROPOSED_H, LARGEST_PROPOSED_H)
             return (state.u, followed), (h, jnp.mean(rates), _checks(state))
 
-        start = (halves, jnp.asarray(LONGEST, u.dtype))
+        start = (halves, jnp.asarray(LARGEST_PROPOSED_H, u.dtype))
         (halves, h), (size, rates, checks) = jax.lax.scan(anneal, start, (levels, jax.random.split(key, len(levels.t))))
         lowest = jax.tree.map(lambda v: v[-1], levels)
         keys = jax.random.split(jax.random.fold_in(key, 1), self.last)

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import Diverged
-from scorefold.sample.health import FARTHEST
+from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.types import Array, Callable, Float, Key, Scalar, Theta
 
 DEEPEST_TREE = 8
+"""Doublings of a trajectory."""
 CANDIDATES = 64
 """Prior draws from which a chain's start is picked."""
 SHORTEST_CHAIN = 500
@@ -73,7 +74,17 @@ class NutsInfo(NamedTuple):
 def chain(
     potential: Callable[[Theta], Scalar], length: Length, start: Theta, key: Key
 ) -> tuple[Float[Array, "length dim"], Array]:
-    """One chain after its warm-up, and where it diverged."""
+    """Run one chain of NUTS.
+
+    Args:
+        potential: The negative log density at one point.
+        length: How many steps are for tuning, and are then forgotten, and how many are kept.
+        start: Where the chain starts.
+        key: The random key.
+
+    Returns:
+        The chain (length, dim), and for each step whether it diverged.
+    """
     from numpyro.infer.hmc import hmc
 
     begin, step = hmc(potential, algo="NUTS")
@@ -89,7 +100,7 @@ def chain(
 
 
 def agreement(u: Float[np.ndarray, "chains length dim"]) -> tuple[float, float]:
-    """The largest split R̂ and the smallest effective sample size."""
+    """The largest split R̂ and the smallest effective sample size of several chains, over parameters and their squares."""
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     followed = np.concatenate([u, (u - u.mean((0, 1))) ** 2], axis=2)
@@ -124,7 +135,7 @@ def judged(u: np.ndarray, divergent: np.ndarray, draws: int, key: Key) -> tuple[
     flat = u.reshape(-1, dim)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint32))
     picked = flat[rng.choice(len(flat), draws, replace=False)]
-    diverged = bool(np.abs(picked).max() > FARTHEST)
+    diverged = bool(np.abs(picked).max() > FARTHEST_DRAW)
     count = int(divergent.sum())
     converged = r_hat < LARGEST_R_HAT and ess >= FEWEST_EFFECTIVE and count <= MOST_DIVERGENT * len(flat) and not diverged
     return picked, NutsInfo(r_hat, ess, count, chains, length, converged, diverged)

@@ -2,7 +2,7 @@
 Aittala, Aila and Laine, 2022).
 
 In v = u/√γ and σ = √((1-γ)/γ) the flow is dv/dσ = ε(v, σ) = -√(1-γ) s(u, t). From level to level: an Euler step, the slope at
-its end, and the mean of both slopes; the last step is that of `denoise.py`. Of second order: for a Gaussian
+its end, and the mean of both slopes; the last step is that of `last_step.py`. Of second order: for a Gaussian
 40 levels leave the sd 0.7% too wide. For scores of a diffused density: one set, or a rule that composes such a score (GAUSS,
 JAC).
 """
@@ -22,7 +22,25 @@ from scorefold.types import Cloud, Count, Key
 
 @dataclass(frozen=True)
 class ProbabilityFlow:
-    """Second order, two evaluations a level."""
+    """The reverse diffusion as an ordinary differential equation, by Heun's method (Karras et al., 2022).
+
+    Take it where `Ancestral` would do and evaluations of the score are costly: for one set, or for several with the rule
+    `Gauss` or `Jac`. It is of second order, so that few levels are enough. As no noise is added on the way, nothing corrects an
+    error of the rule or of the network.
+
+    Args:
+        levels: How many noise levels to go through, evenly spaced among those that the network was trained with, with two
+            evaluations of the score each; None: all of them.
+
+    Raises:
+        ScorefoldError: `levels` is not a whole number, or below 2.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.samplers.ProbabilityFlow()
+        ProbabilityFlow(levels=40)
+        >>> method = sf.NPSE(rule="jac", sampler=sf.samplers.ProbabilityFlow(levels=80))
+    """
 
     levels: int | None = 40
     reverses: ClassVar[bool] = True
@@ -31,7 +49,18 @@ class ProbabilityFlow:
         settings.check(self, levels=2)
 
     def __call__(self, score: Score, levels: Level, u: Cloud, key: Key, sets: Count) -> tuple[Cloud, Info]:
-        """Move the cloud `u` from the noisiest level to the first; `levels` in falling t."""
+        """Move a cloud of draws from the noisiest level to the lowest.
+
+        Args:
+            score: The score to follow, `score(u, level, key)`.
+            levels: The noise levels in falling t, stacked.
+            u: Where the draws start, a cloud (draws, dim) of the rule's reference distribution.
+            key: The random key; the same one gives the same draws.
+            sets: How many sets the score was composed of; it makes no difference here.
+
+        Returns:
+            The draws (draws, dim) in the N(0, I) space, and the run's `Info`.
+        """
 
         def slope(v: Cloud, level: Level, key: Key) -> tuple[Cloud, Cloud]:
             s = score(jnp.sqrt(level.gamma) * v, level, key)

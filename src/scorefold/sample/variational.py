@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from scorefold.errors import Diverged
-from scorefold.sample.health import FARTHEST
+from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.sample.nuts import LogDensity
 from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
 
@@ -40,7 +40,7 @@ class VariationalInfo(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """The Gaussian's draws, and what is known of it."""
+    """The draws of the fitted Gaussian, and what tells whether it is close to the posterior."""
 
     u: Cloud
     bound: Float[Array, "steps"]
@@ -49,7 +49,18 @@ class Fitted(NamedTuple):
 
 
 def variational(log_density: Callable[[Theta], Scalar], dim: int, draws: int, steps: int, key: Key) -> Fitted:
-    """Fit, then draw."""
+    """Fit a Gaussian to a log density by variational inference, and draw from it.
+
+    Args:
+        log_density: log p(u, x) at one u in the N(0, I) space, up to a constant.
+        dim: The number of parameters.
+        draws: How many draws to make.
+        steps: Steps of Adam.
+        key: The random key.
+
+    Returns:
+        `Fitted`, with the draws, the evidence lower bound at every step and importance weights for `tail_shape`.
+    """
     import numpyro
     from numpyro import distributions as dist
     from numpyro.infer import SVI, Trace_ELBO, autoguide, init_to_value
@@ -70,7 +81,9 @@ def variational(log_density: Callable[[Theta], Scalar], dim: int, draws: int, st
 
 
 def tail_shape(log_weights: Float[np.ndarray, "weighed"]) -> float:
-    """k̂, the generalised Pareto shape of the weights' tail; infinite where a weight is not a number."""
+    """The generalised Pareto shape k̂ of the tail of the importance weights, below 0.7 for a good fit; infinite where a weight
+    is not a number.
+    """
     import arviz
 
     if not np.isfinite(log_weights).all():
@@ -90,7 +103,7 @@ def variational_draws(
     if not np.isfinite(u).all():
         raise Diverged("variational inference ran into values that are not numbers. Use sampler='nuts', or train again.")
     shape = tail_shape(log_weights)
-    diverged = bool(np.abs(u).max() > FARTHEST)
+    diverged = bool(np.abs(u).max() > FARTHEST_DRAW)
     return u[:draws], VariationalInfo(shape, bound, shape < LARGEST_TAIL_SHAPE and not diverged, diverged)
 
 

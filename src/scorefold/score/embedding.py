@@ -41,12 +41,38 @@ CELLS = {1: 8, 2: 4}
 """Cells kept apart along an axis, by the number of axes."""
 MOST_TOKENS = 2048
 """Attention compares every token with every other."""
-MOST_LAYERS, WIDEST = 32, 4096
+MOST_EMBEDDING_LAYERS, WIDEST_EMBEDDING = 32, 4096
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """For series (time,) or (time, channels) and images (height, width) or (height, width, channels) of any size."""
+    """Convolutions that make a vector of a series or an image, trained together with the score network.
+
+    Take it for series of any length, (time,) or (time, channels), and for images, (height, width) or (height, width, channels).
+    It keeps averages over everything at each scale and, of the last layer, averages over a few cells: what kind of noise there
+    is, and roughly where something happened. Where far apart positions belong together, try `Attention`. Observations that are
+    vectors of a few features need no embedding.
+
+    Args:
+        channels: How many channels each layer has; one layer for each entry, and every layer halves the resolution.
+        kernel: The width of the convolutions, in positions.
+        out: How many features the vector has.
+        axes: 1 for a series, 2 for an image. By default the shape decides: arrays of three axes are images, and so are those of
+            two unless the last is short enough to be channels.
+
+    Raises:
+        ScorefoldError: A setting is of the wrong type, below 1 or too large; when called, observations of a shape that it
+            cannot take.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.embeddings.Convolution()
+        Convolution(channels=(16, 32), kernel=5, out=32, axes=None)
+        >>> method = sf.NPSE(embedding=sf.embeddings.Convolution(channels=(16, 32, 64), out=64))
+        >>> sf.embeddings.Convolution(kernel=2.5)
+        Traceback (most recent call last):
+        scorefold.errors.ScorefoldError: expected kernel of Convolution to be a whole number; got 2.5
+    """
 
     channels: tuple[int, ...] = (16, 32)
     """One layer for each; every layer halves the resolution."""
@@ -61,13 +87,16 @@ class Convolution:
             raise ScorefoldError(
                 f"expected at least one layer, channels, kernel and out ≥ 1, and axes 1, 2 or None; got {self}."
             )
-        if len(self.channels) > MOST_LAYERS or max(*self.channels, self.kernel, self.out) > WIDEST:
+        if len(self.channels) > MOST_EMBEDDING_LAYERS or max(*self.channels, self.kernel, self.out) > WIDEST_EMBEDDING:
             raise ScorefoldError(
-                f"expected at most {MOST_LAYERS} layers, and nothing wider than {WIDEST:,}; got {self!s:.200}."
+                f"expected at most {MOST_EMBEDDING_LAYERS} layers, and nothing wider than {WIDEST_EMBEDDING:,}; "
+                f"got {self!s:.200}."
             )
 
     def __call__(self, shape: Shape, key: Key) -> "ConvolutionNetwork":
-        """The module for observations of this shape."""
+        """Make the network, with random weights from `key`, that maps one observation of this shape to a vector; shapes that it
+        cannot take are a ScorefoldError.
+        """
         axes = self.axes or (1 if len(shape) == 1 or (len(shape) == 2 and shape[-1] <= MOST_CHANNELS) else 2)
         if not axes <= len(shape) <= axes + 1:
             raise ScorefoldError(
@@ -78,7 +107,9 @@ class Convolution:
 
 
 class ConvolutionNetwork(eqx.Module):
-    """The convolutions and the last linear map."""
+    """The network that a `Convolution` makes for one shape of observations: convolutions that halve the resolution, averages
+    over positions and cells, and a last linear map.
+    """
 
     layers: tuple[eqx.nn.Conv, ...]
     last: Linear
@@ -99,7 +130,7 @@ class ConvolutionNetwork(eqx.Module):
         self.shape, self.axes = shape, axes
 
     def __call__(self, x: Float[Array, "..."]) -> Vector:
-        """Apply."""
+        """Map one observation of the shape that the network was made for to a vector of features."""
         h = jnp.moveaxis(x.reshape(*self.shape[: self.axes], -1), -1, 0)
         means = []
         for layer in self.layers:
@@ -113,7 +144,31 @@ class ConvolutionNetwork(eqx.Module):
 
 @dataclass(frozen=True)
 class Attention:
-    """For sequences (time, …); what is at one time is one token."""
+    """A transformer that makes a vector of a sequence, trained together with the score network.
+
+    Take it for sequences (time, ...) in which far apart positions belong together; what is at one position is one token. It
+    compares every token with every other, so time and memory grow with the square of the length: for long series take
+    `Convolution`, or put several positions into one token by reshaping in the simulator.
+
+    Args:
+        width: The features of a token inside the network; twice `heads` must divide it.
+        heads: How many attention heads there are.
+        layers: How many layers there are.
+        out: How many features the vector has.
+
+    Raises:
+        ScorefoldError: A setting is of the wrong type, below 1 or too large; when called, observations of more positions than
+            it can take.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.embeddings.Attention()
+        Attention(width=32, heads=4, layers=2, out=32)
+        >>> method = sf.NPSE(embedding=sf.embeddings.Attention(layers=4))
+        >>> sf.embeddings.Attention(width=30)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        scorefold.errors.ScorefoldError: expected sizes ≥ 1 and a width that 2 · heads divides; got ...
+    """
 
     width: int = 32
     heads: int = 4
@@ -122,13 +177,17 @@ class Attention:
 
     def __post_init__(self) -> None:
         settings.check(self)
-        if max(self.width, self.out) > WIDEST or self.layers > MOST_LAYERS:
-            raise ScorefoldError(f"expected at most {MOST_LAYERS} layers, and nothing wider than {WIDEST:,}; got {self}.")
+        if max(self.width, self.out) > WIDEST_EMBEDDING or self.layers > MOST_EMBEDDING_LAYERS:
+            raise ScorefoldError(
+                f"expected at most {MOST_EMBEDDING_LAYERS} layers, and nothing wider than {WIDEST_EMBEDDING:,}; got {self}."
+            )
         if min(self.width, self.heads, self.layers, self.out) < 1 or self.width % (2 * self.heads):
             raise ScorefoldError(f"expected sizes ≥ 1 and a width that 2 · heads divides; got {self}.")
 
     def __call__(self, shape: Shape, key: Key) -> "AttentionNetwork":
-        """The module for observations of this shape."""
+        """Make the network, with random weights from `key`, that maps one observation of this shape to a vector; shapes that it
+        cannot take are a ScorefoldError.
+        """
         if shape[0] > MOST_TOKENS:
             raise ScorefoldError(
                 f"expected at most {MOST_TOKENS} positions along the first axis; got shape {shape}. Use a convolution, or "
@@ -138,7 +197,7 @@ class Attention:
 
 
 class AttentionBlock(eqx.Module):
-    """Attention, then two linear maps at each token, both on what layer normalisation makes of h."""
+    """One layer of a transformer: attention, then two linear maps at each token, both after layer normalisation."""
 
     attention: eqx.nn.MultiheadAttention
     norms: tuple[eqx.nn.LayerNorm, eqx.nn.LayerNorm]
@@ -152,7 +211,7 @@ class AttentionBlock(eqx.Module):
         self.up, self.down = Linear(width, 2 * width, key=key_up), Linear(2 * width, width, key=key_down)
 
     def __call__(self, h: Float[Array, "tokens width"]) -> Float[Array, "tokens width"]:
-        """Apply."""
+        """Map the tokens (tokens, width) to tokens of the same shape."""
         before, between = (jax.vmap(norm) for norm in self.norms)
         normed = before(h)
         h = h + self.attention(normed, normed, normed)
@@ -160,7 +219,7 @@ class AttentionBlock(eqx.Module):
 
 
 class AttentionNetwork(eqx.Module):
-    """A transformer over the tokens."""
+    """The network that an `Attention` makes for one shape of observations: a transformer over its tokens, and their mean."""
 
     first: Linear
     blocks: tuple[AttentionBlock, ...]
@@ -175,7 +234,7 @@ class AttentionNetwork(eqx.Module):
         self.last = Linear(config.width, config.out, key=key_last)
 
     def __call__(self, x: Float[Array, "tokens ..."]) -> Vector:
-        """Apply."""
+        """Map one observation, whose first axis runs over tokens, to a vector of features."""
         h = jax.vmap(self.first)(x.reshape(len(x), -1))
         h = h + positions(len(x), h.shape[1])
         for block in self.blocks:
@@ -184,7 +243,7 @@ class AttentionNetwork(eqx.Module):
 
 
 def positions(tokens: int, width: int) -> Float[Array, "tokens width"]:
-    """Sines and cosines of the position, at wavelengths from 4 tokens to four times their number."""
+    """Sines and cosines of each token's position, `width` of them, at wavelengths from 4 tokens to four times their number."""
     waves = 4 * np.geomspace(1, max(tokens, 2), width // 2)
     angles = 2 * np.pi * np.arange(tokens)[:, None] / waves
     return jnp.asarray(np.concatenate([np.sin(angles), np.cos(angles)], axis=1), jnp.float32)
@@ -195,7 +254,9 @@ EMBEDDINGS: dict[str, Callable[[], Callable[[Shape, Key], eqx.Module]]] = {"conv
 
 
 class Trainable(eqx.Module):
-    """A module whose leaves are all arrays, so that it can be trained; what else it holds (functions, numbers) stands still."""
+    """Wraps a module so that all its leaves are float arrays, which are trained; what else it holds (functions, whole numbers)
+    stays as it is.
+    """
 
     arrays: Any
     rest: Any = eqx.field(static=True)
@@ -204,12 +265,12 @@ class Trainable(eqx.Module):
         self.arrays, self.rest = eqx.partition(module, eqx.is_inexact_array)
 
     def __call__(self, x: Float[Array, "..."]) -> Vector:
-        """The module of one observation."""
+        """Map one observation to a vector, by the wrapped module with its weights as trained so far."""
         return eqx.combine(self.arrays, self.rest)(x)
 
 
 def check_embedding(embedding: Any) -> None:
-    """A known word, a configuration or a function, or nothing; else a ScorefoldError."""
+    """Refuse with a ScorefoldError what is not None, a known word, a configured embedding or a function (shape, key)."""
     if isinstance(embedding, str) and embedding not in EMBEDDINGS:
         raise ScorefoldError(f"unknown embedding {embedding!r:.60}. {closest(embedding[:60], list(EMBEDDINGS))}")
     if (
@@ -224,7 +285,9 @@ def check_embedding(embedding: Any) -> None:
 
 
 def build(embedding: Embedding, shape: Shape, key: Key) -> Any:
-    """The module of a word, of a configured embedding or of a user's function, once it maps zeros to a finite vector."""
+    """Make the module of a word, a configured embedding or a user's function, once it maps zeros of this shape to a finite
+    vector.
+    """
     check_embedding(embedding)
     if isinstance(embedding, str):
         embedding = EMBEDDINGS[embedding]()

@@ -29,7 +29,7 @@ from scipy import special, stats
 from scorefold.types import Array, Float, Int
 
 KNEE = 5.0
-FARTHEST = 1e30
+LARGEST_Z = 1e30
 SMALLEST, LARGEST = 1e-37, 1e37
 """Of a scale: within single precision, with a margin for differences."""
 NONE, LOG, ASINH, RANKS = range(4)
@@ -75,7 +75,7 @@ class Standardize(eqx.Module):
 
     def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
         """Apply."""
-        z = jnp.clip(((x if self.straight is None else self.straight(x)) - self.centre) / self.scale, -FARTHEST, FARTHEST)
+        z = jnp.clip(((x if self.straight is None else self.straight(x)) - self.centre) / self.scale, -LARGEST_Z, LARGEST_Z)
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
 

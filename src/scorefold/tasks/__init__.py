@@ -1,4 +1,8 @@
-"""Problems with a known answer, by name."""
+"""Problems with a known answer, by name.
+
+A task has a prior, a simulator, the true likelihood and a sampler of the true posterior, so that an answer can be compared with
+the truth. `names()` lists them, and `get(name)` makes one.
+"""
 
 from functools import cache
 
@@ -36,13 +40,38 @@ TASKS = {
 
 
 def names() -> list[str]:
-    """The known tasks."""
+    """The names of the tasks that come with the package, as `get` takes them.
+
+    Returns:
+        A list of names, in the order in which reports show them.
+
+    Example:
+        >>> from scorefold import tasks
+        >>> "two_moons" in tasks.names()
+        True
+    """
     return list(TASKS)
 
 
 @cache
 def get(name: str) -> Task:
-    """The task of this name; the same object every time, so that compiled functions are kept."""
+    """The task of this name, to try methods on a problem whose posterior is known.
+
+    Args:
+        name: One of `names()`.
+
+    Returns:
+        A `Task`; the same object every time, so that compiled functions are kept.
+
+    Raises:
+        ScorefoldError: There is no task of this name; the message names the closest.
+
+    Example:
+        >>> from scorefold import tasks
+        >>> task = tasks.get("gaussian")
+        >>> task.title, task.prior.dim
+        ('Gaussian, 10-D (G-G)', 10)
+    """
     if name not in TASKS:
         raise ScorefoldError(f"unknown task {name!r}. {closest(name, names())}")
     return TASKS[name]()

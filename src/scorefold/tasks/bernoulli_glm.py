@@ -43,7 +43,7 @@ PRECISION = jax.lax.Precision.HIGHEST
 
 
 def design() -> Float[np.ndarray, "100 10"]:
-    """V."""
+    """V, the design matrix (100, 10): a column of ones, and the stimulus at lags 0 … 8."""
     # The one place for NumPy's old generator: its stream is frozen, and the published stimulus comes from it.
     stimulus = np.random.RandomState(STIMULUS_SEED).standard_normal(BINS)
     lagged = [np.r_[np.zeros(lag), stimulus[: BINS - lag]] for lag in range(LAGS)]
@@ -51,7 +51,7 @@ def design() -> Float[np.ndarray, "100 10"]:
 
 
 def prior_covariance() -> Float[np.ndarray, "10 10"]:
-    """2 for the offset and (FᵀF)⁻¹ for the filter."""
+    """The covariance (10, 10) of the prior: 2 for the offset and (FᵀF)⁻¹ for the filter."""
     D = np.eye(LAGS) - np.eye(LAGS, k=-1)
     inverse = np.linalg.inv(D @ D + np.diag(np.sqrt(np.arange(LAGS) / LAGS)))
     covariance = np.zeros((DIM, DIM))
@@ -65,18 +65,24 @@ ROOT = np.linalg.cholesky(prior_covariance())
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation: the sufficient statistics of 100 bins."""
+    """Simulate one observation at one θ from one random key: the sufficient statistics (10,) of 100 bins of spikes."""
     spikes = jax.random.bernoulli(key, jax.nn.sigmoid(_times(V, theta)))
     return _times(V.T, spikes.astype(theta.dtype))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "10"], rng: np.random.Generator) -> Float[np.ndarray, "10"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return (rng.uniform(size=BINS) < 1 / (1 + np.exp(-V @ theta))) @ V
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the probability of x."""
+    """log p(x|θ) of one observation at one θ, which is a vector of sufficient statistics.
+
+    It is there to check against; no method sees it.
+    """
     return jnp.sum(theta * x) - jnp.sum(jax.nn.softplus(_times(V, theta)))
 
 
@@ -86,13 +92,13 @@ def _times(matrix: np.ndarray, vector: Float[Array, "columns"]) -> Float[Array, 
 
 
 def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
-    """In the N(0, I) space, up to a constant, given n and the mean of the observations."""
+    """The log posterior at u in the N(0, I) space, up to a constant, given n and the mean of the observations."""
     n, mean = data
     return n * log_likelihood(_times(ROOT, u), mean) - jnp.sum(u**2) / 2
 
 
 def statistics(x_obs: np.ndarray) -> nuts.Data:
-    """n and the mean of the observations."""
+    """What the posterior depends on: n and the mean of the observations, once they are possible counts of spikes."""
     x = checked(x_obs, DIM)
     if x[:, 0].min() < 0 or x[:, 0].max() > BINS:
         spikes = f"{x[:, 0].min():g} to {x[:, 0].max():g}"
@@ -101,7 +107,10 @@ def statistics(x_obs: np.ndarray) -> nuts.Data:
 
 
 def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
-    """Draws of θ for several data sets at once."""
+    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed.
+
+    `reference` does so for one.
+    """
     data = tuple(map(np.stack, zip(*map(statistics, x_obs), strict=True)))
     drawn = nuts.draw(log_posterior, data, DIM, draws, seeds)
     return [chains._replace(draws=chains.draws @ ROOT.T) for chains in drawn]
@@ -109,12 +118,16 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
 
 @stored.kept("bernoulli_glm", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
-    """Draws by NUTS, checked."""
+    """Draw θ from the posterior given the observations (n, 10), by NUTS; chains that disagree are refused with a
+    ScorefoldError. Draws are kept in a cache, as they take a while.
+    """
     return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:
-    """Bernoulli GLM."""
+    """The task of a neuron's offset and filter (Bernoulli GLM): ten correlated parameters, one mode, little said by each
+    observation. The reference is drawn by NUTS.
+    """
     return Task(
         name="bernoulli_glm",
         title="A neuron's filter, 10-D (Bernoulli GLM)",

@@ -36,7 +36,7 @@ from scorefold.types import Float, Key, Observation, Scalar, Theta
 DIM = 2
 DEPTH = 30.0
 """How far below the maximum log density still counts."""
-COARSEST = 16
+FIRST_CELLS = 16
 """First cells along a side."""
 PAIRS_AT_ONCE = 2**21
 """Points × observations held in memory together."""
@@ -47,29 +47,37 @@ PerPoint = Float[np.ndarray, "points"]
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation."""
+    """Simulate one observation of shape (2,) at one θ from one random key, in JAX. The task's simulator is `jax.vmap` of it."""
     key_sign, key_noise = jax.random.split(key)
     sign = jax.random.rademacher(key_sign, dtype=theta.dtype)
     return sign * theta + jax.random.normal(key_noise, (DIM,)) / jnp.sqrt(2)
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return rng.choice([-1.0, 1.0]) * theta + rng.standard_normal(DIM) / np.sqrt(2)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the two components' sum."""
+    """log p(x|θ) of one observation at one θ: the logarithm of the sum of its two components.
+
+    It is there to check against; no method sees it.
+    """
     return jnp.logaddexp(-jnp.sum((x - theta) ** 2), -jnp.sum((x + theta) ** 2)) - jnp.log(2 * jnp.pi)
 
 
 def single_posterior(x: Observation) -> GaussianMixture:
-    """p(θ|x): a Gaussian on either side."""
+    """p(θ|x) of one observation: a Gaussian on either side of 0, with equal weights."""
     return GaussianMixture(jnp.log(jnp.full(2, 0.5)), jnp.stack([x, -x]) * 2 / 3, jnp.full((2, DIM), 1 / 3))
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection under the grid's envelope."""
+    """Draw θ from the posterior given the observations (n, 2), exactly and independently, by rejection under the grid's
+    envelope. Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x = checked(x_obs, DIM)
     rng = stream(seed, "reference")
     centres, width, bound = _cells(x)
@@ -84,13 +92,13 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 def log_posterior(theta: Points, x: Observations) -> PerPoint:
-    """ℓ(θ)."""
+    """ℓ(θ), the log posterior at each point given the observations, up to a constant."""
     y = 2 * theta @ x.T
     return np.sum(np.logaddexp(y, -y) - np.log(2), axis=1) - (len(x) + 0.5) * np.sum(theta**2, axis=1)
 
 
 def upper_bound(centres: Points, radius: float, x: Observations) -> tuple[PerPoint, PerPoint]:
-    """ℓ at the centres, and the bound on ℓ within a radius of them."""
+    """ℓ at the centres, and a bound that ℓ nowhere exceeds within a radius of them."""
     n, length = len(x), np.linalg.norm(x, axis=1)
     value = log_posterior(centres, x)
     y = 2 * centres @ x.T
@@ -105,8 +113,8 @@ def _cells(x: Observations) -> tuple[Points, float, PerPoint]:
     n = len(x)
     reach = 2 * np.linalg.norm(x, axis=1).sum() / (2 * n + 1)
     half = reach + np.sqrt(reach**2 + DEPTH / (n + 0.5))
-    width = 2 * half / COARSEST
-    ticks = (np.arange(COARSEST) + 0.5) * width - half
+    width = 2 * half / FIRST_CELLS
+    ticks = (np.arange(FIRST_CELLS) + 0.5) * width - half
     centres = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
     quarters = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]]) / 2
     while True:
@@ -121,7 +129,10 @@ def _cells(x: Observations) -> tuple[Points, float, PerPoint]:
 
 
 def task() -> Task:
-    """The bimodal task."""
+    """The task of a mean known up to its sign: two modes of equal weight, which a sampler must both find.
+
+    Exact scores are known, and the reference is drawn from a grid.
+    """
     return Task(
         name="bimodal",
         title="Two modes, 2-D",

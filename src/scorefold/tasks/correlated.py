@@ -50,32 +50,37 @@ GRID_REACH, GRID_STEP = 9.0, 1 / 256
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation."""
+    """Simulate one observation of shape (5,) at one θ from one random key, in JAX. The task's simulator is `jax.vmap` of it."""
     key_common, key_own = jax.random.split(key)
     return theta + A * jax.random.normal(key_common) + B * jax.random.normal(key_own, (DIM,))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return theta + A * rng.standard_normal() + B * rng.standard_normal(DIM)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log N(x | θ, S), with the inverse and the determinant of S = b² I + a² 11ᵀ written out."""
+    """log p(x|θ) of one observation at one θ: log N(x | θ, S), with the inverse and the determinant of S = b² I + a² 11ᵀ
+    written out. It is there to check against; no method sees it.
+    """
     r, whole = x - theta, B**2 + DIM * A**2
     distance = (jnp.sum(r**2) - A**2 / whole * jnp.sum(r) ** 2) / B**2
     return -0.5 * (distance + (DIM - 1) * np.log(B**2) + np.log(whole) + DIM * np.log(2 * np.pi))
 
 
 def single_log_density(u: Theta, x: Observation, gamma: Scalar) -> Scalar:
-    """log p_t(u|x) up to a constant."""
+    """log p_t(u|x) of one observation at one u and level γ, up to a constant, by the integral over z."""
     given = _given_z(u, x, gamma)
     return jax.nn.logsumexp(given.log_p) + given.log_step - jnp.sum(u**2) / 2
 
 
 @jax.custom_jvp
 def single_score(u: Theta, x: Observation, gamma: Scalar) -> Theta:
-    """∇log p_t(u|x): the mean of the inner integrals' slopes under p_t(z|u, x)."""
+    """∇log p_t(u|x) of one observation: the mean of the inner integrals' slopes under p_t(z|u, x)."""
     # As jax.grad of the above has it, at a third of the time: one pass over the nodes and none back.
     given = _given_z(u, x, gamma)
     return jax.nn.softmax(given.log_p) @ given.slope - u
@@ -142,7 +147,9 @@ def _where_z_is(theta: Float[Array, "dim nodes"], weights: Float[Array, "nodes"]
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws: z from its posterior on a grid, then every θ_i given z."""
+    """Draw θ from the posterior given the observations (n, 5), independently: z from its posterior on a grid, then every θ_i
+    given z. Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x = checked(x_obs, DIM)
     mean, a, b = x.mean(0), A / np.sqrt(len(x)), B / np.sqrt(len(x))
     rng = stream(seed, "reference")
@@ -155,7 +162,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 def log_factor(z: Float[np.ndarray, "grid"], mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.ndarray, "grid"]:
-    """log p(z|x̄) up to a constant."""
+    """log p(z|x̄) at the points of a grid, up to a constant, for the mean x̄ and the noise's shares a and b."""
     m = mean - a * z[:, None]
     return np.sum(cut_normal.log_mass((-1 - m) / b, (1 - m) / b), axis=1) - z**2 / 2
 
@@ -172,7 +179,10 @@ def _grid_of_z(mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.n
 
 
 def task() -> Task:
-    """The correlated task."""
+    """The task of a mean under correlated noise in a box: the prior's bounds cut the posterior, which Gaussian rules get wrong.
+
+    Exact scores are known, by integrals.
+    """
     return Task(
         name="correlated",
         title="Correlated noise, 5-D box",

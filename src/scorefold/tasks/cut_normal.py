@@ -8,7 +8,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 
 def log_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """log(Φ(high) - Φ(low))."""
+    """log(Φ(high) - Φ(low)), the log of the mass of N(0, 1) between these ends, without underflow."""
     low, high, _ = _below(low, high)
     return log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high)))
 

@@ -53,13 +53,13 @@ MEETING = 0.64
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One trial."""
+    """Simulate one trial at one θ from one random key: the reaction time and the choice, (2,)."""
     time, above = first_passage.draw(key, *theta[:3])
     return jnp.stack([theta[3] + time, above.astype(time.dtype)])
 
 
 def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
-    """One trial, without JAX and without the first-passage series."""
+    """Simulate one trial at θ with NumPy and SciPy alone, and without the first-passage series, as a check on these."""
     v, a, w, time = theta
     z = a * w
     while True:
@@ -111,14 +111,19 @@ def _term(k: int, j: float) -> float:
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the density of (reaction time, choice); -∞ where the time is t0 or less."""
+    """log p(x|θ) of one observation at one θ, the density of (reaction time, choice); -∞ where the time is t0 or less.
+
+    It is there to check against; no method sees it.
+    """
     v, a, w, t0 = theta
     above = x[1] > 0.5
     return first_passage.log_density(x[0] - t0, jnp.where(above, -v, v), a, jnp.where(above, 1 - w, w))
 
 
 def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
-    """In the coordinates u, up to a constant, given the trials, which of them are real, and the prior's upper end."""
+    """The log posterior in the coordinates u, up to a constant, given the trials, which of them are real, and the prior's upper
+    end.
+    """
     x, real, high = data
     low = jnp.asarray(LOW, u.dtype)
     theta = low + (high - low) * jnp.append(jax.scipy.special.ndtr(u[:3]), jax.nn.sigmoid(u[3]))
@@ -128,7 +133,9 @@ def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
 
 
 def statistics(x_obs: np.ndarray, rows: int) -> nuts.Data:
-    """The trials, filled up to so many rows by the first, which of them are real, and the prior's upper end."""
+    """What the posterior depends on: the trials, filled up to so many rows by the first, which of them are real, and the
+    prior's upper end.
+    """
     x = checked(x_obs, 2)
     if x[:, 0].min() <= LOW[3] or not np.isin(x[:, 1], (0, 1)).all():
         raise ScorefoldError(
@@ -140,7 +147,10 @@ def statistics(x_obs: np.ndarray, rows: int) -> nuts.Data:
 
 
 def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
-    """Draws of θ for several data sets at once."""
+    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed.
+
+    `reference` does so for one.
+    """
     rows = 1 << (max(map(len, x_obs)) - 1).bit_length()  # a power of two: every size is a compilation
     data = tuple(map(np.stack, zip(*(statistics(x, rows) for x in x_obs), strict=True)))
     drawn = nuts.draw(log_posterior, data, len(LOW), draws, seeds, STRETCH)
@@ -152,12 +162,17 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
 
 @stored.kept("drift_diffusion", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
-    """Draws by NUTS, checked."""
+    """Draw θ from the posterior given the observations (n, 2), by NUTS; chains that disagree are refused with a ScorefoldError.
+
+    Draws are kept in a cache, as they take a while.
+    """
     return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:
-    """Drift diffusion."""
+    """The task of a choice between two (drift diffusion): four parameters, and a likelihood that is zero before the
+    non-decision time. The reference is drawn by NUTS.
+    """
     ends = zip(NAMES, LOW, HIGH, strict=True)
     return Task(
         name="drift_diffusion",

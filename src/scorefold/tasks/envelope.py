@@ -30,7 +30,7 @@ Bound = Callable[[Points, Points], PerPoint]
 
 
 class Boxes(NamedTuple):
-    """The boxes that can hold mass."""
+    """The boxes that can hold mass, each with its corners, its bound and the log density in its middle."""
 
     low: Points
     high: Points
@@ -40,12 +40,12 @@ class Boxes(NamedTuple):
 
     @property
     def log_volume(self) -> PerPoint:
-        """The logarithm of each box's volume."""
+        """The logarithm of the volume of each box, as an array with one entry a box."""
         return np.log(self.high - self.low).sum(1)
 
 
 def draw(log_density: LogDensity, bound: Bound, start: Boxes, draws: int, rng: np.random.Generator) -> Points:
-    """Independent draws from exp ℓ over the start's boxes."""
+    """Draw independently from exp ℓ over the boxes of `start`, by rejection; a bound that does not hold is an error."""
     boxes = refined(log_density, bound, start)
     mass = _mass(boxes.bound, boxes)
     accepted: list[np.ndarray] = []
@@ -61,7 +61,7 @@ def draw(log_density: LogDensity, bound: Bound, start: Boxes, draws: int, rng: n
 
 
 def grid(log_density: LogDensity, bound: Bound, low: np.ndarray, high: np.ndarray, cells: int) -> Boxes:
-    """Equal boxes, `cells` along every side."""
+    """Cut the box from `low` to `high` into equal boxes, `cells` along every side, and measure each."""
     edges = [np.linspace(a, b, cells + 1) for a, b in zip(low, high, strict=True)]
     lows, highs = (
         np.stack(np.meshgrid(*(e[part] for e in edges), indexing="ij"), axis=-1).reshape(-1, len(edges))
@@ -71,7 +71,7 @@ def grid(log_density: LogDensity, bound: Bound, low: np.ndarray, high: np.ndarra
 
 
 def refined(log_density: LogDensity, bound: Bound, boxes: Boxes) -> Boxes:
-    """The boxes split until the envelope is tight enough."""
+    """Split boxes until enough proposals are accepted under the envelope; a posterior that needs too many is an error."""
     while True:
         boxes = _kept(boxes, boxes.bound > boxes.centre.max() - DEPTH)
         under, over = _mass(boxes.centre, boxes), _mass(boxes.bound, boxes)

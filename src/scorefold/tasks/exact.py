@@ -32,7 +32,7 @@ SingleLogDensity = Callable[[Theta, Observation, Scalar], Scalar]
 
 
 class GaussianMixture(NamedTuple):
-    """A mixture of Gaussians with diagonal covariances, or a stack of them over observations."""
+    """A mixture of Gaussians with diagonal covariances, or a stack of such mixtures, one for each observation."""
 
     log_weights: Float[Array, "*obs components"]
     """Normalised: their exponentials sum to one."""
@@ -41,33 +41,35 @@ class GaussianMixture(NamedTuple):
 
 
 def diffused(mixture: GaussianMixture, gamma: Scalar | float) -> GaussianMixture:
-    """The mixture after the kernel N(√γ θ, (1-γ) I)."""
+    """The mixture after the noise of level γ: the kernel N(√γ θ, (1-γ) I) makes another mixture of it."""
     return GaussianMixture(mixture.log_weights, jnp.sqrt(gamma) * mixture.means, gamma * mixture.variances + 1 - gamma)
 
 
 def log_density(mixture: GaussianMixture, theta: Theta) -> Scalar:
-    """log p(θ)."""
+    """log p(θ), the log density of the mixture at one θ."""
     return jax.nn.logsumexp(_log_joint(mixture, theta))
 
 
 def score(mixture: GaussianMixture, theta: Theta) -> Theta:
-    """∇log p(θ)."""
+    """∇log p(θ), the score of the mixture at one θ."""
     responsibilities = jax.nn.softmax(_log_joint(mixture, theta))
     return jnp.sum(responsibilities[:, None] * (mixture.means - theta) / mixture.variances, axis=0)
 
 
 def single_score(posterior: Callable[[Observation], GaussianMixture]) -> SingleScore:
-    """(u, x, γ) to the score of the diffused p(u|x), for a p(u|x) that is a mixture."""
+    """The function (u, x, γ) to the score of the diffused p(u|x), from a function that gives p(u|x) as a mixture."""
     return lambda u, x, gamma: score(diffused(posterior(x), gamma), u)
 
 
 def single_log_density(posterior: Callable[[Observation], GaussianMixture]) -> SingleLogDensity:
-    """Likewise for log p_t(u|x)."""
+    """The function (u, x, γ) to log p_t(u|x), from a function that gives p(u|x) as a mixture."""
     return lambda u, x, gamma: log_density(diffused(posterior(x), gamma), u)
 
 
 class ExactSets(SetScores):
-    """Observations as sets of one, padded; the first `count` are real."""
+    """The observations of a task as sets of one, with exact scores for a rule to compose; padded, and the first `count` are
+    real.
+    """
 
     x: Float[Array, "sets x"]
     count: Int[Array, ""]
@@ -77,19 +79,19 @@ class ExactSets(SetScores):
     single_log_density: SingleLogDensity = eqx.field(static=True)
 
     def prepare(self, u: Cloud, level: Level) -> Cloud:
-        """The draws themselves."""
+        """The draws themselves, as nothing can be shared among observations here."""
         return u
 
     def chunk(self, prepared: Cloud, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws dim"]:
-        """The scores of the observations at `index`."""
+        """The exact scores of the observations at `index`, at all draws, as an array (chunk, draws, dim)."""
         return self._pairs(self.single_score, prepared, level, index)
 
     def prior(self, u: Cloud, level: Level) -> Cloud:
-        """The score of N(0, I), whatever the level."""
+        """The score of N(0, I) at the draws, which is -u whatever the level."""
         return -u
 
     def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
-        """Σ_j log p_t(u | x_j) up to a constant."""
+        """Σ_j log p_t(u | x_j) at every draw, over the real observations and up to a constant."""
 
         def add(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Float[Array, "draws"]:
             values = self._pairs(self.single_log_density, u, level, index)
@@ -98,11 +100,11 @@ class ExactSets(SetScores):
         return self.over_chunks(len(u), add)
 
     def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
-        """That of N(0, I) up to a constant."""
+        """The log density of N(0, I) at every draw, up to a constant, whatever the level."""
         return -jnp.sum(u**2, axis=1) / 2
 
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "ExactSets":
-        """The same observations, each with a precision of its own."""
+        """The same observations, each with a precision of its own in place of a shared one."""
         return replace(self, group=jnp.arange(len(self.x)), precision=precision)
 
     def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "ExactSets":
@@ -110,7 +112,7 @@ class ExactSets(SetScores):
         return replace(self, x=self.x[index], count=count, group=self.group[index])
 
     def at_once(self, draws: int) -> int:
-        """Observations in a chunk."""
+        """How many observations to take in one chunk so that their scores at so many draws fit in memory."""
         return max(1, _pairs_at_once() // draws)
 
     def _pairs(
@@ -126,7 +128,20 @@ class ExactSets(SetScores):
 def exact_sets(
     task: Task, x_obs: np.ndarray, precision: Float[Array, "groups dim dim"] | None = None, room_for: int = 0
 ) -> ExactSets:
-    """A task's exact scores of these observations (n, x), padded to `room_for` if they are fewer."""
+    """A task's exact scores of these observations, to try a rule and a sampler without a network's error.
+
+    Args:
+        task: A task whose single scores are known, such as `gaussian`, `mixture`, `bimodal` or `correlated`.
+        x_obs: The observations (n, x).
+        precision: The inverse covariance that the rule `Gauss` gives every observation; None, the default, for other rules.
+        room_for: Pad to so many observations, so that several n share one compiled program; by default there is no padding.
+
+    Returns:
+        `ExactSets`, which a rule's `score` takes.
+
+    Raises:
+        ScorefoldError: The single scores of this task are not known.
+    """
     if task.single_score is None or task.single_log_density is None:
         raise ScorefoldError(f"expected a task whose single scores are known; got {task.name!r}. Train a network for it.")
     x = jnp.asarray(np.resize(x_obs, (max(len(x_obs), room_for), *np.shape(x_obs)[1:])), jnp.float32)

@@ -42,14 +42,14 @@ STILL = 1e-2
 
 
 def log_density(t: Scalar, v: Scalar, a: Scalar, w: Scalar) -> Scalar:
-    """log of the density of (t, lower), whose integral over t is P(lower); -∞ for t ≤ 0."""
+    """log of the density of being first at the lower boundary at time t, whose integral over t is P(lower); -∞ for t ≤ 0."""
     tau = jnp.where(t > 0, t, 1.0) / a**2
     value = -v * a * w - (v * a) ** 2 * tau / 2 + log_driftless(tau, w) - 2 * jnp.log(a)
     return jnp.where(t > 0, value, -jnp.inf)
 
 
 def log_driftless(tau: Scalar, w: Scalar) -> Scalar:
-    """log f(τ|w)."""
+    """log f(τ|w), the density of the first passage without drift, by whichever series is quick at τ."""
     early = tau < SWITCH
     return jnp.where(early, _log_images(jnp.where(early, tau, SWITCH), w), _log_modes(jnp.where(early, SWITCH, tau), w))
 
@@ -68,7 +68,7 @@ def _log_modes(tau: Scalar, w: Scalar) -> Scalar:
 
 
 def mass_below(mu: Scalar, w: Scalar) -> Scalar:
-    """Z."""
+    """Z, the mass of the first passage at the lower boundary, for μ = |v| a and a start at the share w."""
     moving = jnp.where(mu > STILL, mu, 1.0)
     # sinh(μ(1-w)) / sinh μ with e^μ taken out of both.
     ratio = jnp.exp(-moving * w) * jnp.expm1(-2 * moving * (1 - w)) / jnp.expm1(-2 * moving)
@@ -76,7 +76,7 @@ def mass_below(mu: Scalar, w: Scalar) -> Scalar:
 
 
 def draw(key: Key, v: Scalar, a: Scalar, w: Scalar) -> tuple[Scalar, Array]:
-    """A first-passage time, and whether it was above."""
+    """Draw a first-passage time for drift v, boundary a and start w, and whether it was at the upper boundary."""
     key_side, key_time = jax.random.split(key)
     above = jax.random.uniform(key_side) >= jnp.exp(-v * a * w) * mass_below(jnp.abs(v) * a, w)
     part = jax.random.uniform(key_time, minval=jnp.finfo(jnp.float32).tiny)

@@ -25,28 +25,40 @@ VARIANCES = np.linspace(0.6, 1.4, DIM)
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation."""
+    """Simulate one observation of shape (10,) at one θ from one random key, in JAX.
+
+    The task's simulator is `jax.vmap` of it.
+    """
     return theta + jnp.sqrt(VARIANCES) * jax.random.normal(key, (DIM,))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return theta + np.sqrt(VARIANCES) * rng.standard_normal(DIM)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log N(x | θ, Σ)."""
+    """log p(x|θ) of one observation at one θ: log N(x | θ, Σ) with the diagonal Σ of this task.
+
+    It is there to check against; no method sees it.
+    """
     return jax.scipy.stats.norm.logpdf(x, theta, jnp.sqrt(VARIANCES)).sum()
 
 
 def single_posterior(x: Observation) -> GaussianMixture:
-    """p(θ|x): one Gaussian."""
+    """p(θ|x) of one observation, which is one Gaussian, as a mixture of one component."""
     precision = 1 + 1 / jnp.asarray(VARIANCES)
     return GaussianMixture(jnp.zeros(1), (x / VARIANCES / precision)[None], (1 / precision)[None])
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Draws from the conjugate posterior."""
+    """Draw θ from the posterior given the observations (n, 10), which is conjugate: a Gaussian that is written down.
+
+    Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x = checked(x_obs, DIM)
     precision = 1 + len(x) / VARIANCES
     mean = x.sum(0) / VARIANCES / precision
@@ -54,12 +66,15 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 def standard_normal_prior(dim: int) -> Prior:
-    """N(0, I) with the parameters called theta_1, theta_2, …"""
+    """The prior N(0, I) of `dim` parameters that are called theta_1, theta_2, …"""
     return Prior({f"theta_{i}": stats.norm(0, 1) for i in range(1, dim + 1)})
 
 
 def task() -> Task:
-    """G-G."""
+    """The task of a Gaussian mean (G-G): everything is Gaussian, so that what is wrong is the network or the sampler.
+
+    Exact scores are known, and the reference is conjugate.
+    """
     return Task(
         name="gaussian",
         title="Gaussian, 10-D (G-G)",

@@ -31,28 +31,31 @@ NOISE = 0.1
 TIMES = tuple(2.1 * i for i in range(10))
 START = (float(np.log(30)), 0.0)
 """log X and log Y at first."""
-LOWEST, HIGHEST = float(np.log(1e-10)), float(np.log(1e4))
+SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES = float(np.log(1e-10)), float(np.log(1e4))
 LOG_MEDIAN, LOG_SD = np.array([-0.125, -3, -0.125, -3]), 0.5
 
 
 def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
-    """The rates of change of log X and log Y."""
+    """The rates of change of log X and log Y at these logarithms and this θ, as `ode.solve` takes them."""
     alpha, beta, gamma, delta = theta
     return alpha - beta * jnp.exp(y[1]), -gamma + delta * jnp.exp(y[0])
 
 
 def log_species(theta: Theta) -> Float[Array, "x"]:
-    """log X at the observed times, then log Y."""
-    return jnp.clip(ode.solve(field, START, TIMES, theta), LOWEST, HIGHEST).ravel()
+    """log X at the observed times, then log Y, for one θ, both clipped to the bounds of this task."""
+    return jnp.clip(ode.solve(field, START, TIMES, theta), SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES).ravel()
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation; NaN where the solver gave up."""
+    """Simulate one observation (20,) at one θ from one random key, in JAX; NaN where the solver gave up."""
     return jnp.exp(log_species(theta) + NOISE * jax.random.normal(key, (2 * len(TIMES),)))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> Float[np.ndarray, "20"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     alpha, beta, gamma, delta = theta
 
     def rates(t: float, y: np.ndarray) -> list[float]:
@@ -62,23 +65,28 @@ def numpy_simulator(theta: Float[np.ndarray, "4"], rng: np.random.Generator) -> 
         solution = integrate.solve_ivp(rates, (TIMES[0], TIMES[-1]), START, "LSODA", TIMES, rtol=1e-8, atol=1e-8)
     if not solution.success:
         return np.full(2 * len(TIMES), np.nan)
-    return np.exp(np.clip(solution.y, LOWEST, HIGHEST).ravel() + NOISE * rng.standard_normal(2 * len(TIMES)))
+    return np.exp(
+        np.clip(solution.y, SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES).ravel() + NOISE * rng.standard_normal(2 * len(TIMES))
+    )
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the log-normal densities' product."""
+    """log p(x|θ) of one observation at one θ: the sum over all counts of their log-normal log densities.
+
+    It is there to check against; no method sees it.
+    """
     return jnp.sum(jax.scipy.stats.norm.logpdf(jnp.log(x), log_species(theta), NOISE) - jnp.log(x))
 
 
 def log_posterior(u: Theta, data: nuts.Data) -> Scalar:
-    """In the N(0, I) space, up to a constant, given n and the mean of the observations' logarithms."""
+    """The log posterior at u in the N(0, I) space, up to a constant, given n and the mean of the observations' logarithms."""
     n, mean = data
     misfit = (mean - log_species(jnp.exp(LOG_MEDIAN + LOG_SD * u))) / NOISE
     return -(n * jnp.sum(misfit**2) + jnp.sum(u**2)) / 2
 
 
 def statistics(x_obs: np.ndarray) -> nuts.Data:
-    """n and the mean of the observations' logarithms."""
+    """What the posterior depends on: n and the mean of the logarithms of the observations, which must be positive."""
     x = checked(x_obs, 2 * len(TIMES))
     if x.min() <= 0:
         raise ScorefoldError(f"expected positive observations; got {x.min():g}. Give x itself, not its logarithm.")
@@ -86,7 +94,10 @@ def statistics(x_obs: np.ndarray) -> nuts.Data:
 
 
 def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nuts.Chains]:
-    """Draws of θ for several data sets at once."""
+    """Draw θ from the posteriors of several data sets at once, in one program; one `Chains` for each, with its seed.
+
+    `reference` does so for one.
+    """
     data = tuple(map(np.stack, zip(*map(statistics, x_obs), strict=True)))
     drawn = nuts.draw(log_posterior, data, len(LOG_MEDIAN), draws, seeds)
     return [chains._replace(draws=np.exp(LOG_MEDIAN + LOG_SD * chains.draws)) for chains in drawn]
@@ -94,12 +105,17 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
 
 @stored.kept("lotka_volterra", VERSION)
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> nuts.Chains:
-    """Draws by NUTS, checked."""
+    """Draw θ from the posterior given the observations (n, 20), by NUTS; chains that disagree are refused with a
+    ScorefoldError. Draws are kept in a cache, as they take a while.
+    """
     return posteriors([x_obs], draws, [seed])[0]
 
 
 def task() -> Task:
-    """LV."""
+    """The task of prey and predators (Lotka–Volterra): posteriors are very narrow against the prior, which asks for refinement.
+
+    The reference is drawn by NUTS.
+    """
     medians = zip(("alpha", "beta", "gamma", "delta"), np.exp(LOG_MEDIAN), strict=True)
     return Task(
         name="lotka_volterra",

@@ -43,31 +43,43 @@ PRECISION = jax.lax.Precision.HIGHEST
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation."""
+    """Simulate one observation of shape (10,) at one θ from one random key, in JAX.
+
+    The task's simulator is `jax.vmap` of it.
+    """
     key_component, key_noise = jax.random.split(key)
     scale = jax.random.choice(key_component, jnp.asarray(SCALES))
     return theta + jnp.sqrt(scale * VARIANCES) * jax.random.normal(key_noise, (DIM,))
 
 
 def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     return theta + np.sqrt(rng.choice(SCALES) * VARIANCES) * rng.standard_normal(DIM)
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the two components' sum."""
+    """log p(x|θ) of one observation at one θ: the logarithm of the sum of its wide and its narrow component.
+
+    It is there to check against; no method sees it.
+    """
     return jax.nn.logsumexp(_log_components(theta, x))
 
 
 def single_posterior(x: Observation) -> GaussianMixture:
-    """p(θ|x): a component for each of x's, weighted by its evidence N(x | 0, I + s Σ)."""
+    """p(θ|x) of one observation: a component for each of x's, weighted by its evidence N(x | 0, I + s Σ)."""
     spread = SCALES[:, None] * VARIANCES
     evidence = jax.scipy.stats.norm.logpdf(x, 0, np.sqrt(1 + spread)).sum(-1)
     return GaussianMixture(jax.nn.log_softmax(evidence), x / (1 + spread), jnp.asarray(spread / (1 + spread)))
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws: exact up to n = 16, by Gibbs beyond."""
+    """Draw θ from the posterior given the observations (n, 10), independently: exactly up to n = 16, by Gibbs beyond.
+
+    Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x = checked(x_obs, DIM)
     if len(x) <= ENUMERATED:
         return draw_enumerated(x, draws, stream(seed, "reference"))
@@ -75,7 +87,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 def draw_enumerated(x: Float[np.ndarray, "obs dim"], draws: int, rng: np.random.Generator) -> Float[np.ndarray, "draws dim"]:
-    """Draws from the mixture of 2ⁿ Gaussians."""
+    """Draw θ from the posterior written out as a mixture of 2ⁿ Gaussians; for few observations only."""
     n = len(x)
     z = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
     inverse = 1 / SCALES[z]
@@ -92,7 +104,7 @@ def draw_enumerated(x: Float[np.ndarray, "obs dim"], draws: int, rng: np.random.
 
 
 def draw_gibbs(x: Float[np.ndarray, "obs dim"], draws: int, key: Key) -> Float[np.ndarray, "draws dim"]:
-    """The ends of as many chains."""
+    """Draw θ from the posterior by Gibbs sampling: the ends of as many independent chains as draws are asked for."""
     batch = min(draws, max(1, PAIRS_AT_ONCE // len(x)))
     return np.asarray(_chains(jax.random.split(key, draws), jnp.asarray(x, jnp.float32), batch), np.float64)
 
@@ -107,12 +119,12 @@ def _chains(keys: Array, x: Float[Array, "obs dim"], batch: int) -> Float[Array,
 
 
 def wide_start(key: Key, x: Float[Array, "obs dim"]) -> Theta:
-    """Where a chain starts: θ as if every component were wide."""
+    """Draw the θ where a chain starts: from the posterior as if every component were wide."""
     return _conjugate_draw(key, x, jnp.full(len(x), 1 / SCALES[0]))
 
 
 def gibbs(key: Key, x: Float[Array, "obs dim"], start: Theta, sweeps: int) -> Theta:
-    """The end of one chain."""
+    """Run one Gibbs chain from `start` for so many sweeps, each over all components and then θ, and return its end."""
 
     def sweep(theta: Theta, key: Key) -> tuple[Theta, None]:
         key_z, key_theta = jax.random.split(key)
@@ -123,7 +135,7 @@ def gibbs(key: Key, x: Float[Array, "obs dim"], start: Theta, sweeps: int) -> Th
 
 
 def log_odds_narrow(theta: Theta, x: Float[Array, "obs dim"]) -> Float[Array, "obs"]:
-    """log p(z_j narrow | θ, x_j) / p(z_j wide | θ, x_j)."""
+    """For every observation, the log odds that it came from the narrow component rather than the wide one, given θ."""
     # |x_j - θ|² under Σ⁻¹ by a matrix product, over all chains at once.
     white_x, white_theta = x / np.sqrt(VARIANCES), theta / np.sqrt(VARIANCES)
     inner = jnp.matmul(white_x, white_theta, precision=PRECISION)
@@ -144,7 +156,10 @@ def _log_components(theta: Theta, x: Observation) -> Float[Array, "2"]:
 
 
 def task() -> Task:
-    """G-MoG."""
+    """The task of the mean of two Gaussians (G-MoG): p(θ|x) is a peak on a broad hill, which is no Gaussian at all.
+
+    Exact scores are known, and the reference is drawn by Gibbs.
+    """
     return Task(
         name="mixture",
         title="Mixture of Gaussians, 10-D (G-MoG)",

@@ -40,7 +40,10 @@ Rows = Float[np.ndarray, "rows dim"]
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws: exact up to n = 16, by Gibbs beyond."""
+    """Draw θ from the posterior given the observations (n, 10), independently: exactly up to n = 16, by Gibbs beyond.
+
+    Observations of another shape, or that are not finite, are a ScorefoldError.
+    """
     x, rng = checked(x_obs, DIM), stream(seed, "reference")
     if len(x) <= ENUMERATED:
         return draw_enumerated(x, draws, rng)
@@ -50,7 +53,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 
 
 def draw_enumerated(x: Observations, draws: int, rng: np.random.Generator) -> Rows:
-    """Draws from the mixture of 2ⁿ Gaussians, each cut to the box."""
+    """Draw θ from the posterior written out as a mixture of 2ⁿ Gaussians, each cut to the box; for few observations only."""
     n = len(x)
     inverse = 1 / SCALES[(np.arange(2**n)[:, None] >> np.arange(n)) & 1]
     mean, precision = conditional(x, inverse)
@@ -65,17 +68,17 @@ def draw_enumerated(x: Observations, draws: int, rng: np.random.Generator) -> Ro
 
 
 def draw_gibbs(x: Observations, draws: int, rng: np.random.Generator) -> Rows:
-    """The ends of as many chains."""
+    """Draw θ from the posterior by Gibbs sampling: the ends of as many independent chains as draws are asked for."""
     return gibbs(x, wide_start(x, draws, rng), SWEEPS, rng)
 
 
 def wide_start(x: Observations, draws: int, rng: np.random.Generator) -> Rows:
-    """Where chains start: θ as if every component were wide."""
+    """Draw the θ where chains start, one row each: from the posterior as if every component were wide."""
     return draw_in_box(*conditional(x, np.full((draws, len(x)), 1 / SCALES[0])), rng)
 
 
 def gibbs(x: Observations, theta: Rows, sweeps: int, rng: np.random.Generator) -> Rows:
-    """Chains from these starts, after so many sweeps."""
+    """Run Gibbs chains from these starts, one row each, for so many sweeps, and return their ends."""
     for _ in range(sweeps):
         narrow = rng.uniform(size=(len(theta), len(x))) < expit(log_odds_narrow(theta, x))
         theta = draw_in_box(*conditional(x, np.where(narrow, 1 / SCALES[1], 1 / SCALES[0])), rng)
@@ -83,20 +86,20 @@ def gibbs(x: Observations, theta: Rows, sweeps: int, rng: np.random.Generator) -
 
 
 def log_odds_narrow(theta: Rows, x: Observations) -> Float[np.ndarray, "rows obs"]:
-    """log p(z_j narrow | θ, x_j) / p(z_j wide | θ, x_j)."""
+    """For every row of θ and every observation, the log odds of the narrow component against the wide one."""
     white_theta, white_x = theta / np.sqrt(VARIANCES), x / np.sqrt(VARIANCES)
     distance = np.sum(white_theta**2, axis=1)[:, None] - 2 * white_theta @ white_x.T + np.sum(white_x**2, axis=1)
     return 0.5 * (DIM * np.log(SCALES[0] / SCALES[1]) - distance * (1 / SCALES[1] - 1 / SCALES[0]))
 
 
 def conditional(x: Observations, inverse: Float[np.ndarray, "rows obs"]) -> tuple[Rows, Rows]:
-    """μ_z and the diagonal of Λ_z for rows of inverse factors 1/s_{z_j}."""
+    """The mean μ_z and the diagonal of the precision Λ_z of θ, for rows of inverse factors 1/s_{z_j}."""
     total = inverse.sum(1, keepdims=True)
     return inverse @ x / total, total / VARIANCES
 
 
 def draw_in_box(mean: Rows, precision: Rows, rng: np.random.Generator) -> Rows:
-    """Normal draws cut to the box, by inversion."""
+    """Draw from normal distributions cut to the box, one for each entry of mean and precision, by inversion."""
     inside = cut_normal.quantile(*_ends(mean, precision), rng.uniform(size=mean.shape))
     return np.clip(mean + inside / np.sqrt(precision), -EDGE, EDGE)
 
@@ -107,7 +110,10 @@ def _ends(mean: Rows, precision: Rows) -> tuple[Rows, Rows]:
 
 
 def task() -> Task:
-    """The mixture with a flat prior."""
+    """The mixture with a uniform prior on a wide box, against which the posterior is very narrow.
+
+    The reference is drawn by Gibbs.
+    """
     return Task(
         name="mixture_uniform",
         title="Mixture of Gaussians with a flat prior, 10-D",

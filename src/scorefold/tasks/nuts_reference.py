@@ -28,7 +28,7 @@ from scorefold.types import Array, Callable, Float, Key, Scalar, Theta, new_key
 
 CHAINS = 4
 WARMUP = 200
-SHORTEST = 700
+SHORTEST_CHAIN = 700
 """Draws a chain; for more than 1,000 draws in all, 0.7 times as many a chain."""
 R_HAT, ESS = 1.01, 1_000
 TARGETS = (0.8, 0.9, 0.97)
@@ -40,7 +40,7 @@ LogDensity = Callable[[Theta, Data], Scalar]
 
 
 class Chains(NamedTuple):
-    """The draws for one data set, and what is known of the chains they come from."""
+    """The draws for one data set, and the checks of the chains that they come from."""
 
     draws: Float[np.ndarray, "draws dim"]
     r_hat: float
@@ -50,21 +50,33 @@ class Chains(NamedTuple):
     divergences: int
 
     def good(self, draws: int) -> bool:
-        """Whether so many draws may be taken."""
+        """Whether the chains agree well enough for so many draws to be taken from them."""
         return self.r_hat < R_HAT and self.ess > max(ESS, draws) and self.divergences == 0
 
 
 def draw(log_density: LogDensity, data: Data, dim: int, draws: int, seeds: list[int], stretch: int = 1) -> list[Chains]:
-    """Draws of u for every data set; `data` holds them stacked, and each has its seed.
+    """Draw u by NUTS for several data sets at once, and again, longer, for those whose chains do not agree.
 
-    Chains are `stretch` times as long as usual, for posteriors in which they mix slowly.
+    Args:
+        log_density: log p(u, data) in the N(0, I) space, up to a constant.
+        data: Arrays of all data sets, stacked along their first axis.
+        dim: The number of parameters.
+        draws: How many draws for each data set.
+        seeds: One for each data set.
+        stretch: How many times longer than usual chains are, for posteriors in which they mix slowly; 1 by default.
+
+    Returns:
+        `Chains` for each data set.
+
+    Raises:
+        ScorefoldError: After the last attempt the chains of a data set still do not agree.
     """
     found: list[Chains | None] = [None] * len(seeds)
     for attempt, target in enumerate(TARGETS):
         missing = [i for i, chains in enumerate(found) if chains is None or not chains.good(draws)]
         if not missing:
             break
-        length = max(int(0.7 * draws), SHORTEST) * stretch * 2**attempt
+        length = max(int(0.7 * draws), SHORTEST_CHAIN) * stretch * 2**attempt
         with jax.enable_x64(True):
             keys = jnp.stack([_key(jax.tree.map(itemgetter(i), data), seeds[i], attempt) for i in missing])
             some = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64)[jnp.array(missing)], data)  # noqa: B023

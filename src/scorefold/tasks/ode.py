@@ -29,7 +29,9 @@ Solution = Float[Array, "2 times"]
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def solve(field: Field, start: tuple[float, float], times: tuple[float, ...], theta: Theta) -> Solution:
-    """The logarithms of both species at the times; the tolerance goes with the precision of θ."""
+    """The logarithms of both species (2, times) at the times, from `start` and along `field`; the tolerance goes with the
+    precision of θ.
+    """
     return _solve(field, start, times, theta)
 
 

@@ -46,9 +46,9 @@ TIMES = tuple(17.0 * i for i in range(10))
 START = (float(np.log1p(-1 / POPULATION)), float(-np.log(POPULATION)))
 """log S and log I at first."""
 LOG_MEDIAN, LOG_SD = np.log([0.4, 0.125]), np.array([0.5, 0.2])
-FARTHEST = 8.0
+LARGEST_U = 8.0
 """Prior sds from the median to the envelope's end; 10⁻¹⁵ of the prior lies beyond."""
-COARSEST = 64
+FIRST_CELLS = 64
 ROUNDING = 1e-7
 """More than the solver's error in I, added to its bounds."""
 AT_ONCE = (256, 2048)
@@ -60,26 +60,31 @@ Shares = Float[np.ndarray, "points times"]
 
 
 def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
-    """The rates of change of log S and log I."""
+    """The rates of change of log S and log I at these logarithms and this θ, as `ode.solve` takes them."""
     log_s, log_i = y
     beta, gamma = theta
     return -beta * jnp.exp(log_i), beta * jnp.exp(log_s) - gamma
 
 
 def log_infected(theta: Theta) -> Float[Array, "times"]:
-    """log I at the observed times."""
+    """log I, the logarithm of the infected share of the population, at the observed times for one θ."""
     return ode.solve(field, START, TIMES, theta)[1]
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """The infected among those tested."""
+    """Simulate one observation (10,) at one θ from one random key: the infected among those tested; NaN where the solver gave
+    up.
+    """
     share = jnp.exp(log_infected(theta))
     infected = jax.random.binomial(key, float(ASKED), jnp.where(jnp.isnan(share), 0, share))
     return jnp.where(jnp.isnan(share), jnp.nan, infected)
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "times"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     beta, gamma = theta
 
     def rates(t: float, y: np.ndarray) -> list[float]:
@@ -92,7 +97,10 @@ def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> 
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the binomial probabilities' product."""
+    """log p(x|θ) of one observation at one θ: the sum over the times of binomial log probabilities.
+
+    It is there to check against; no method sees it.
+    """
     return (
         jax.scipy.special.gammaln(ASKED + 1.0) * len(TIMES)
         - jnp.sum(jax.scipy.special.gammaln(x + 1) + jax.scipy.special.gammaln(ASKED - x + 1))
@@ -101,36 +109,39 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def log_likelihood_of_mean(theta: Theta, mean: Observation) -> Scalar:
-    """(1/n) Σ_j log p(x_j|θ) up to a constant, from the mean of the x_j."""
+    """(1/n) Σ_j log p(x_j|θ) at one θ, up to a constant, from the mean of the x_j alone."""
     log_share = log_infected(theta)
     return jnp.sum(mean * log_share + (ASKED - mean) * jnp.log1p(-jnp.exp(log_share)))
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection under the envelope."""
+    """Draw θ from the posterior given the observations (n, 10), exactly and independently, by rejection under the envelope.
+
+    Observations of another shape, or impossible ones, are a ScorefoldError.
+    """
     x = checked(x_obs, len(TIMES))
     if x.min() < 0 or x.max() > ASKED:
         raise ScorefoldError(f"expected between 0 and {ASKED} infected; got {x.min():g} to {x.max():g}.")
     posterior = Posterior(len(x), x.mean(0))
-    corner = np.full(2, FARTHEST)
-    start = envelope.grid(posterior.log_density, posterior.upper_bound, -corner, corner, COARSEST)
+    corner = np.full(2, LARGEST_U)
+    start = envelope.grid(posterior.log_density, posterior.upper_bound, -corner, corner, FIRST_CELLS)
     u = envelope.draw(posterior.log_density, posterior.upper_bound, start, draws, stream(seed, "reference"))
     return _theta(u)
 
 
 class Posterior:
-    """The log posterior in the N(0, I) space, and its bound over a box."""
+    """The log posterior in the N(0, I) space given n and the mean of the observations, and its bound over a box."""
 
     def __init__(self, n: int, mean: Float[np.ndarray, "times"]):
         self.n, self.mean = n, mean
 
     def log_density(self, u: Pair) -> PerPoint:
-        """Up to a constant."""
+        """The log posterior at each point u, up to a constant, with the dynamics solved in double precision."""
         share = np.exp(solved(_theta(u))[:, 1])
         return self._log_likelihood(share) - np.sum(u**2, axis=1) / 2
 
     def upper_bound(self, low: Pair, high: Pair) -> PerPoint:
-        """What the log density does not exceed between the corners."""
+        """A number that the log density nowhere exceeds between the corners of each box."""
         least, most = infected_range(_theta(low), _theta(high))
         nearest = np.clip(0, low, high)
         return self._log_likelihood(np.clip(self.mean / ASKED, least, most)) - np.sum(nearest**2, axis=1) / 2
@@ -140,7 +151,7 @@ class Posterior:
 
 
 def infected_range(low: Pair, high: Pair) -> tuple[Shares, Shares]:
-    """The least and the most that I can be at the observed times, over boxes of θ."""
+    """The least and the most that I can be at the observed times, for θ anywhere in each of the boxes."""
     (beta_1, gamma_1), (beta_2, gamma_2) = low.T[..., None], high.T[..., None]
     mild, severe = solved(np.hstack([beta_1, gamma_2])), solved(np.hstack([beta_2, gamma_1]))
     s_0, t = np.exp(START[0]), np.array(TIMES)
@@ -156,7 +167,7 @@ def infected_range(low: Pair, high: Pair) -> tuple[Shares, Shares]:
 
 
 def solved(theta: Pair) -> Float[np.ndarray, "points 2 times"]:
-    """log S and log I in double precision."""
+    """log S and log I (points, 2, times) for many θ, in double precision and a fixed number of θ at a time."""
     size = AT_ONCE[len(theta) > AT_ONCE[0]]
     rows = np.minimum(np.arange(-(-len(theta) // size) * size), len(theta) - 1).reshape(-1, size)
     with jax.enable_x64(True):
@@ -174,7 +185,9 @@ def _theta(u: Pair) -> Pair:
 
 
 def task() -> Task:
-    """SIR."""
+    """The task of an epidemic's contact and recovery rate (SIR), from ten counts: fast epidemics are rare under the prior, and
+    hard. The reference is drawn under an envelope, exactly.
+    """
     beta, gamma = (stats.lognorm(sd, scale=np.exp(median)) for sd, median in zip(LOG_SD, LOG_MEDIAN, strict=True))
     return Task(
         name="sir",

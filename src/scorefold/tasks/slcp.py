@@ -44,7 +44,7 @@ PATIENCE = 2**28
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation: x and y of every point in turn."""
+    """Simulate one observation (8,) at one θ from one random key: x and y of every point in turn."""
     e = jax.random.normal(key, (POINTS, 2))
     rho, free = jnp.tanh(theta[4]), 1 / jnp.cosh(theta[4])
     return jnp.stack(
@@ -53,14 +53,20 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "5"], rng: np.random.Generator) -> Float[np.ndarray, "8"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     s_1, s_2, rho = theta[2] ** 2, theta[3] ** 2, np.tanh(theta[4])
     covariance = [[s_1**2, rho * s_1 * s_2], [rho * s_1 * s_2, s_2**2]]
     return rng.multivariate_normal(theta[:2], covariance, size=POINTS).ravel()
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log of the four normal densities' product."""
+    """log p(x|θ) of one observation at one θ: the sum of the four points' bivariate normal log densities.
+
+    It is there to check against; no method sees it.
+    """
     first, second = (x.reshape(POINTS, 2) - theta[:2]).T / theta[2:4, None] ** 2
     free = (second - jnp.tanh(theta[4]) * first) * jnp.cosh(theta[4])
     log_norm = 2 * jnp.log(jnp.abs(theta[2] * theta[3])) - _log_cosh(theta[4]) + np.log(2 * np.pi)
@@ -72,7 +78,9 @@ def _log_cosh(y: Scalar) -> Float[Array, ""]:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection from the inverse Wishart distribution."""
+    """Draw θ from the posterior given the observations (n, 8), exactly and independently, by rejection from the inverse Wishart
+    distribution. Observations of another shape, or impossible ones, are a ScorefoldError.
+    """
     points, rng = checked(x_obs, 2 * POINTS).reshape(-1, 2), stream(seed, "reference")
     mean = points.mean(0)
     scatter = (points - mean).T @ (points - mean)
@@ -96,7 +104,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 def propose(
     mean: Float[np.ndarray, "2"], root: Float[np.ndarray, "2 2"], points: int, count: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "accepted 5"]:
-    """So many proposals (m, C), and of them the θ in the quadrant θ_3, θ_4 > 0 that are kept; S is root rootᵀ."""
+    """Make so many proposals (m, C), and return those θ in the quadrant θ_3, θ_4 > 0 that are accepted; S is root rootᵀ."""
     freedom = points - 1.5
     # The Wishart matrix is B Bᵀ with B = [[p, 0], [q, r]] (Bartlett), and C = R Rᵀ with R = root B⁻ᵀ.
     p, r = np.sqrt(rng.chisquare(freedom, count)), np.sqrt(rng.chisquare(freedom - 1, count))
@@ -113,7 +121,10 @@ def propose(
 
 
 def task() -> Task:
-    """SLCP."""
+    """The task of four points in the plane (SLCP): a simple likelihood, and a posterior with four equal modes.
+
+    The reference is drawn by rejection, exactly.
+    """
     return Task(
         name="slcp",
         title="Four points in the plane, 5-D (SLCP)",

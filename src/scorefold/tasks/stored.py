@@ -45,7 +45,9 @@ Reference = Callable[[np.ndarray, int, int], np.ndarray]
 
 
 def kept(name: str, version: int) -> Callable[[Compute], Reference]:
-    """Looks for the draws before it has them computed."""
+    """A decorator for references that are slow: it looks for the draws in the package and in the cache before it has them
+    computed.
+    """
 
     def decorate(compute: Compute) -> Reference:
         @wraps(compute)
@@ -66,7 +68,7 @@ def kept(name: str, version: int) -> Callable[[Compute], Reference]:
 
 
 def folder() -> Path:
-    """Where the cache is."""
+    """The folder of the cache: what SCOREFOLD_CACHE names, or else the user's cache folder."""
     if named := os.environ.get("SCOREFOLD_CACHE"):
         return Path(named)
     from platformdirs import user_cache_path
@@ -81,7 +83,7 @@ def place(name: str, version: int, x: np.ndarray, draws: int, seed: int) -> Path
 
 
 def shipped(name: str, version: int, x: np.ndarray) -> Float[np.ndarray, "draws dim"] | None:
-    """The draws that come with the package for these observations, if any do."""
+    """The draws that come with the package for these observations, task and version, or None if there are none."""
     stored = _shipped(name)
     if stored is None or stored["version"] != version or x.ndim != 2 or len(x) not in stored["n"]:
         return None
@@ -100,7 +102,7 @@ def _shipped(name: str) -> dict[str, np.ndarray] | None:
 
 
 def read(path: Path, draws: int) -> Chains | None:
-    """The chains in a file, or nothing if they are not there or not whole."""
+    """The chains in a file of the cache, or None if they are not there, not whole or not good enough."""
     try:
         found = load(path.read_bytes())
         r_hat, ess, divergences = (float(found[k][0]) for k in DIAGNOSTICS)
@@ -112,7 +114,7 @@ def read(path: Path, draws: int) -> Chains | None:
 
 
 def write(path: Path, chains: Chains) -> None:
-    """Keep the chains in a file."""
+    """Keep the chains in a file of the cache, whole or not at all; a folder that cannot be written to is only a warning."""
     content = save({"draws": chains.draws, **{k: np.array([getattr(chains, k)], np.float64) for k in DIAGNOSTICS}})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

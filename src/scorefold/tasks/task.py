@@ -24,7 +24,9 @@ BLOCK = 32
 
 
 class Series(NamedTuple):
-    """What a stretch of x is: one quantity over time."""
+    """A stretch of the columns of x that is one quantity over time, with its label and times, so that figures can show it as
+    such.
+    """
 
     label: str
     times: tuple[float, ...]
@@ -34,7 +36,33 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One problem with a known answer."""
+    """One problem with a known answer: a prior, a simulator, and draws from the true posterior to compare with.
+
+    `tasks.get(name)` gives those of the package. A task of one's own is made by calling this class; where the likelihood can be
+    differentiated, `tasks.own.by_nuts` makes its reference. Methods see the prior, the simulator and the observations only; the
+    likelihood and the reference are there to check against.
+
+    Args:
+        name: The word that the task is asked for by.
+        title: A short heading for figures and tables.
+        description: One or two sentences on what is inferred and what makes it hard.
+        prior: Where θ comes from.
+        simulator: A JAX simulator, `sf.Batched`.
+        log_likelihood: log p(x|θ) for one θ and one observation, in JAX.
+        reference: (x_obs, draws, seed) to draws from the true posterior.
+        reference_kind: How the reference is drawn, in a word.
+        numpy_simulator: The same simulator for one θ without JAX, if there is one.
+        series: For observations that are time series, which.
+        single_score: The exact score of the diffused posterior given one observation, where it is known.
+        single_log_density: The log density whose gradient that score is.
+
+    Example:
+        >>> import numpy as np
+        >>> from scorefold import tasks
+        >>> task = tasks.get("gaussian")
+        >>> task.reference(np.ones((3, 10)), 500, 0).shape  # exact posterior draws given three observations
+        (500, 10)
+    """
 
     name: str
     title: str
@@ -58,13 +86,30 @@ class Task:
 
     @property
     def features(self) -> int:
-        """The numbers in one observation."""
+        """How many numbers one observation has; found by simulating one."""
         if self.numpy_simulator is None:
             return self.observe(1, seed=0)[1].shape[1]
         return len(self.numpy_simulator(self.prior.sample(1, 0)[0], np.random.default_rng(0)))
 
     def observe(self, n: int, seed: int) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "n x"]]:
-        """True parameters from the prior and n observations; a larger n continues a smaller one."""
+        """Make a data set: true parameters from the prior, and observations simulated at them.
+
+        Args:
+            n: How many observations.
+            seed: Which data set; a larger n with the same seed continues a smaller one.
+
+        Returns:
+            θ (dim,) and the observations (n, x), both in float64.
+
+        Raises:
+            ScorefoldError: `n` is below 1 or `seed` below 0.
+
+        Example:
+            >>> from scorefold import tasks
+            >>> tasks.get("gaussian").observe(0, seed=0)  # ... observe(3, seed=0) gives θ (10,) and x_obs (3, 10)
+            Traceback (most recent call last):
+            scorefold.errors.ScorefoldError: expected n ≥ 1 observations and a seed ≥ 0; got n = 0, seed = 0
+        """
         if n < 1 or seed < 0:
             raise ScorefoldError(f"expected n ≥ 1 observations and a seed ≥ 0; got n = {n}, seed = {seed}")
         theta = self.prior.sample(1, int(stream(seed, "parameters").integers(2**63)))[0]
@@ -81,17 +126,17 @@ def _block(function: Callable[..., Array], theta: Theta, root: Key, start: Array
 
 
 def stream(seed: int, purpose: str) -> np.random.Generator:
-    """Random numbers for one purpose: observations and training cases of one seed must not share theirs."""
+    """A NumPy generator for one purpose of a seed: what one seed is used for twice must not share random numbers."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(zlib.crc32(purpose.encode()),)))
 
 
 def key_stream(seed: int, purpose: str) -> Key:
-    """The same for JAX."""
+    """A JAX key for one purpose of a seed, as `stream` is a NumPy generator for one."""
     return jax.random.fold_in(new_key(seed), zlib.crc32(purpose.encode()))
 
 
 def checked(x_obs: np.ndarray, features: int) -> Float[np.ndarray, "n x"]:
-    """Observations as a float64 array, or an error that says what is wrong with them."""
+    """The observations as a float64 array (n, features), or an error that says what is wrong with them."""
     x = np.asarray(x_obs, np.float64)
     if x.ndim != 2 or x.shape[1] != features or not np.isfinite(x).all():
         raise ScorefoldError(

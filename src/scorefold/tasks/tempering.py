@@ -24,7 +24,7 @@ BISECTIONS = 30
 
 
 class State(NamedTuple):
-    """The cloud at one τ."""
+    """The cloud at one τ, with the log likelihood of each member and the key for what follows."""
 
     tau: Scalar
     u: Cloud
@@ -33,7 +33,7 @@ class State(NamedTuple):
 
 
 def cloud(log_likelihood: Callable[[Theta], Scalar], dim: int, key: Key) -> Cloud:
-    """A cloud that has about the posterior's shape."""
+    """Carry a cloud of u from the prior to about the posterior, by raising the likelihood's power τ from 0 to 1."""
     key_start, key = jax.random.split(key)
     evaluate = jax.vmap(lambda u: jnp.nan_to_num(log_likelihood(u), nan=-jnp.inf))
     u = jax.random.normal(key_start, (MEMBERS, dim))

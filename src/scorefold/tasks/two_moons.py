@@ -53,7 +53,7 @@ SHORTEST_RADIUS = 0.01
 """Of the reference."""
 LIKELIEST_RADIUS = RADIUS / 2 + np.sqrt(RADIUS**2 / 4 - SPREAD**2)
 """ρ°."""
-COARSEST = 16
+FIRST_CELLS = 16
 """First boxes along a side."""
 PAIRS_AT_ONCE = 2**20
 """Boxes × observations held in memory together."""
@@ -63,12 +63,12 @@ PerPoint = Float[np.ndarray, "points"]
 
 
 def place(theta: Theta) -> Float[Array, "2"]:
-    """w."""
+    """w, where the half-moon of θ lies; θ enters the likelihood through it alone."""
     return jnp.stack([-jnp.abs(theta[0] + theta[1]), theta[1] - theta[0]]) / np.sqrt(2)
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One observation."""
+    """Simulate one observation of shape (2,) at one θ from one random key, in JAX. The task's simulator is `jax.vmap` of it."""
     key_angle, key_radius = jax.random.split(key)
     angle = jax.random.uniform(key_angle, minval=-np.pi / 2, maxval=np.pi / 2)
     radius = RADIUS + SPREAD * jax.random.normal(key_radius)
@@ -76,14 +76,20 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "2"]:
-    """One observation, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     angle, radius = rng.uniform(-np.pi / 2, np.pi / 2), rng.normal(RADIUS, SPREAD)
     w = np.array([-np.abs(theta[0] + theta[1]), theta[1] - theta[0]]) / np.sqrt(2)
     return radius * np.array([np.cos(angle), np.sin(angle)]) + OFFSET + w
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(x|θ); -∞ beyond the half-moon's edge."""
+    """log p(x|θ) of one observation at one θ; -∞ beyond the half-moon's straight edge.
+
+    It is there to check against; no method sees it.
+    """
     q = x - jnp.asarray(OFFSET, x.dtype) - place(theta)
     inside = q[0] > 0
     rho = jnp.hypot(jnp.where(inside, q[0], 1.0), q[1])
@@ -92,32 +98,37 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection under the envelope, each on either side by the toss of a coin."""
+    """Draw θ from the posterior given the observations (n, 2), exactly and independently, by rejection under the envelope, on
+    either side by the toss of a coin. Observations of another shape, or impossible ones, are a ScorefoldError.
+    """
     posterior, rng = Posterior(checked(x_obs, 2) - OFFSET), stream(seed, "reference")
     edge = min(0.0, posterior.y[:, 0].min())
     if edge <= -np.sqrt(2):
         raise _impossible(posterior.y)
     # What the edge leaves of the triangle has its corner at (-√2, 0), and fills half of this box.
     low, high = np.array([-np.sqrt(2), -np.sqrt(2) - edge]), np.array([edge, np.sqrt(2) + edge])
-    start = envelope.grid(posterior.log_density, posterior.upper_bound, low, high, COARSEST)
+    start = envelope.grid(posterior.log_density, posterior.upper_bound, low, high, FIRST_CELLS)
     w = envelope.draw(posterior.log_density, posterior.upper_bound, start, draws, rng)
     along = -w[:, 0] * rng.choice([-1.0, 1.0], size=draws)
     return np.clip(np.column_stack([along - w[:, 1], along + w[:, 1]]) / np.sqrt(2), -1, 1)
 
 
 class Posterior:
-    """The log posterior of w, and its bound over a box."""
+    """The log posterior of w given the observations, and its bound over a box."""
 
     def __init__(self, y: Float[np.ndarray, "obs 2"]):
         self.y = y
 
     def log_density(self, w: Points) -> PerPoint:
-        """ℓ(w) up to a constant; -∞ where the prior or a radius rules w out. The box that w is in keeps to the edge."""
+        """ℓ(w) at each point, up to a constant; -∞ where the prior or a radius rules w out.
+
+        The box that w is in keeps to the edge.
+        """
         value = self._over_observations(lambda w: _summed(self._distances(w)), w)
         return np.where(np.abs(w[:, 1]) <= np.sqrt(2) + w[:, 0], value, -np.inf)
 
     def upper_bound(self, low: Points, high: Points) -> PerPoint:
-        """What ℓ does not exceed between the corners."""
+        """A number that ℓ nowhere exceeds between the corners of each box."""
         bound = self._over_observations(lambda ends: self._bound(ends[:, :2], ends[:, 2:]), np.hstack([low, high]))
         within_prior = np.abs(np.clip(0, low[:, 1], high[:, 1])) <= np.sqrt(2) + high[:, 0]
         return np.where(within_prior, bound, -np.inf)
@@ -166,7 +177,10 @@ def _impossible(y: Float[np.ndarray, "obs 2"]) -> ScorefoldError:
 
 
 def task() -> Task:
-    """Two moons."""
+    """The task of two moons: a posterior of two thin crescents, mirror images that may touch.
+
+    The reference is drawn under an envelope, exactly.
+    """
     return Task(
         name="two_moons",
         title="Two moons, 2-D",

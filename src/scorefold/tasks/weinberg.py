@@ -38,17 +38,17 @@ from scorefold.types import Count, Float, Key, Observation, Scalar, Theta
 BEAM_ENERGY = 40.0
 SLOPE = 2 * np.tanh(10 * (2 * BEAM_ENERGY - 90) / 90)
 """a / G."""
-HIGHEST = 2.0
+LARGEST_G = 2.0
 """Of the prior."""
 HALVINGS = 40
 """Of the interval that holds t; single precision has no more to tell after 26 or so."""
-COARSEST = 64
+FIRST_CELLS = 64
 PAIRS_AT_ONCE = 2**22
 """Points × observations held in memory together."""
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:
-    """One cos φ."""
+    """Simulate one cos φ, (1,), at one θ from one random key, by solving its distribution function in JAX."""
     r, b, k = _edge(SLOPE * theta, jnp)
     v = jax.random.uniform(key, theta.shape, minval=jnp.finfo(theta.dtype).tiny)
 
@@ -63,14 +63,20 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
 
 
 def numpy_simulator(theta: Float[np.ndarray, "1"], rng: np.random.Generator) -> Float[np.ndarray, "1"]:
-    """One cos φ, without JAX."""
+    """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
+
+    It agrees with `simulate_one` in distribution, not draw by draw.
+    """
     r, b, k = _edge(SLOPE * float(theta[0]), np)
     wanted = rng.uniform() * _mass(1 + r, b, k)
     return np.array([r - optimize.brentq(lambda t: _mass(t, b, k) - wanted, 0.0, 1 + r, xtol=1e-15)])
 
 
 def log_likelihood(theta: Theta, x: Observation) -> Scalar:
-    """log p(c|G); -∞ where the density is zero."""
+    """log p(x|θ) of one observation at one θ, log p(c|G); -∞ where the density is zero.
+
+    It is there to check against; no method sees it.
+    """
     a = SLOPE * theta
     r, b, k = _edge(a, jnp)
     density = jnp.where(x[0] <= r, 1 + x[0] ** 2 + a * x[0], 0)
@@ -78,11 +84,14 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
 
 
 def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "draws dim"]:
-    """Independent draws by rejection under the envelope."""
+    """Draw G from the posterior given the observations (n, 1), exactly and independently, by rejection under the envelope.
+
+    Observations of another shape, or impossible ones, are a ScorefoldError.
+    """
     x = checked(x_obs, 1)[:, 0]
     if np.abs(x).max() > 1:
         raise ScorefoldError(f"expected cosines, between -1 and 1; got {x[np.argmax(np.abs(x))]:g}.")
-    low, high = np.zeros(1), np.full(1, HIGHEST)
+    low, high = np.zeros(1), np.full(1, LARGEST_G)
 
     def log_density(points: envelope.Points) -> envelope.PerPoint:
         return log_posterior(points[:, 0], x)
@@ -90,19 +99,19 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     def bound(low: envelope.Points, high: envelope.Points) -> envelope.PerPoint:
         return upper_bound(low[:, 0], high[:, 0], x)
 
-    start = envelope.grid(log_density, bound, low, high, COARSEST)
+    start = envelope.grid(log_density, bound, low, high, FIRST_CELLS)
     return envelope.draw(log_density, bound, start, draws, stream(seed, "reference"))
 
 
 def log_posterior(G: Float[np.ndarray, "points"], x: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "points"]:
-    """Σ_j log p(c_j|G), up to no constant: the prior is flat."""
+    """Σ_j log p(c_j|G) at each G, which is the log posterior as the prior is flat."""
     return upper_bound(G, G, x)
 
 
 def upper_bound(
     low: Float[np.ndarray, "points"], high: Float[np.ndarray, "points"], x: Float[np.ndarray, "obs"]
 ) -> Float[np.ndarray, "points"]:
-    """The bound on the log posterior over [low, high]; equal ends give the log posterior itself."""
+    """The bound on the log posterior over each interval [low, high]; equal ends give the log posterior itself."""
     pieces = 1 + len(low) * len(x) // PAIRS_AT_ONCE
     ends = zip(np.array_split(low, pieces), np.array_split(high, pieces), strict=True)
     with np.errstate(divide="ignore"):
@@ -131,12 +140,15 @@ def _mass(t: Any, b: Any, k: Any) -> Any:
 
 
 def task() -> Task:
-    """Weinberg."""
+    """The task of the Fermi constant from scattering angles (Weinberg): one parameter, and little said by each observation.
+
+    The reference is drawn under an envelope, exactly.
+    """
     return Task(
         name="weinberg",
         title="Weinberg, 1-D",
         description="The Fermi constant from the scattering angles of muon pairs. Each angle says little.",
-        prior=Prior({"G": stats.uniform(0, HIGHEST)}),
+        prior=Prior({"G": stats.uniform(0, LARGEST_G)}),
         simulator=Batched(jax.vmap(simulate_one)),
         log_likelihood=log_likelihood,
         reference=reference,

@@ -42,8 +42,6 @@ class State(NamedTuple):
 
     round: int
     """Rounds done."""
-    since: int
-    """Rounds since a validation loss got better."""
     done: bool
     arrays: Any
     """A pytree: the runs, and the losses so far."""
@@ -71,15 +69,14 @@ class Checkpoint(NamedTuple):
 
     def _read(self, number: int, folder: Path, like: Any) -> State:
         with model.opened(folder, FORMAT) as found:
-            config = strict.keys(found.config, ("fingerprint", "round", "since", "done"), "the checkpoint")
+            config = strict.keys(found.config, ("fingerprint", "round", "done"), "the checkpoint")
             self._compare(config["fingerprint"])
             done = strict.whole(config["round"], "the round", number, number)
-            since = strict.whole(config["since"], "the rounds since", 0, MOST_ROUNDS)
             expected = trees.named(like)
             specs = {name: _spec(name, value, done) for name, value in expected.items()}
             arrays = found.arrays(specs)
         leaves = [_as(value, arrays[name]) for name, value in expected.items()]
-        return State(done, since, config["done"] is True, jax.tree.unflatten(jax.tree.structure(like), leaves))
+        return State(done, config["done"] is True, jax.tree.unflatten(jax.tree.structure(like), leaves))
 
     def _compare(self, found: Any) -> None:
         own = dict(self.fingerprint)
@@ -95,7 +92,7 @@ class Checkpoint(NamedTuple):
 
     def write(self, state: State) -> None:
         """Keep the state; if the disk does not want it, say so and let training go on."""
-        config = {"fingerprint": dict(self.fingerprint), "round": state.round, "since": state.since, "done": state.done}
+        config = {"fingerprint": dict(self.fingerprint), "round": state.round, "done": state.done}
         try:
             model.write(self.folder / f"round-{state.round:06d}", FORMAT, config, trees.arrays_of(state.arrays))
             for _, folder in sorted(_rounds(self.folder))[:-KEPT]:

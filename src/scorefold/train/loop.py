@@ -1,21 +1,18 @@
 """The loop that trains every network: any of them, by any loss, and several ensembles at once.
 
 Members of an ensemble hold out different folds of the cases for validation (`training_set.py`). Members, learning rates and
-training sets are one more batch axis of one compiled program; a round of epochs is one `scan`. Adam with decoupled weight decay
-and a cosine schedule; what is kept is the moving average of the weights at its best validation loss, for the learning rate
-whose members do best on average. Validation uses the same random numbers every time, and no more than 20,000 unseen cases.
+training sets are one more batch axis of one compiled program; a round of epochs is one `scan`. It is Adam with decoupled weight
+decay, whose learning rate rises, stays and falls as `schedule.py` says; what is kept is the moving average of the weights at
+its best validation loss, for the learning rate whose members do best on average. Validation uses the same random numbers every
+time, and no more than 20,000 unseen cases.
 
-How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
-on the observations in a complicated way little. Unless it is given, one network for each of a few values is trained for a
-short while, and the one that does best on unseen cases decides.
-
-The order of the data and all noise of a round are a pure function of (seed, round), so that training goes on from a checkpoint
-as if it had never been stopped. Where cases stream by, a round is as many blocks as make some 50 steps.
+The order of the data and all noise of a round are a pure function of (seed, round), and the learning rate of the losses so far,
+so that training goes on from a checkpoint as if it had never been stopped. Where cases stream by, a round is as many blocks as
+make some 50 steps.
 """
 
 import contextlib
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,14 +24,13 @@ import optax
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State
+from scorefold.train.schedule import Beat, beats, decided_decays, starting_decays
 from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
 
-DECAYS = (1.0, 0.1)
-"""Weight decays to choose from; the first where training is too short for a trial."""
-TRIAL_STEPS = 1_000
-WORTH_A_TRIAL = 2 * TRIAL_STEPS
+WARM_UP = 100
+"""Steps in which the learning rate rises."""
 
 Network = Any
 """An Equinox module whose leaves are all arrays."""
@@ -79,27 +75,10 @@ def train(
     a network which learns nothing may be right.
     """
     program = _program(objective, sets, fixed, training)
-
-    def decays() -> list[float]:
-        return [decay for decay in decays_for(objective, sets, fixed, training) for _ in range(program.copies)]
-
-    state = _run_rounds(program, decays, progress, checkpoint)
+    state = _run_rounds(program, progress, checkpoint)
     ends = range(program.copies, program.copies * len(sets) + 1, program.copies)
     parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], state.arrays) for end in ends]
     return [choose(own["runs"], own["losses"], program.setup.pace, training, base) for own in parts]
-
-
-def decays_for(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[Any], training: Training) -> list[float]:
-    """The weight decay of each training set: as given, or what a trial favours."""
-    if training.weight_decay is not None:
-        return [training.weight_decay] * len(sets)
-    if training.steps < WORTH_A_TRIAL:
-        return [DECAYS[0]] * len(sets)
-    trial = replace(training, members=len(DECAYS), learning_rates=training.learning_rates[:1], steps=TRIAL_STEPS)
-    program = _program(objective, sets, fixed, trial, alike=True)
-    state = _run_rounds(program, lambda: [*DECAYS] * len(sets), False, None)
-    losses = np.asarray(state.arrays["runs"].best_loss).reshape(len(sets), len(DECAYS))
-    return [DECAYS[int(np.argmin(np.where(np.isfinite(own), own, np.inf)))] for own in losses]
 
 
 class _Setup(NamedTuple):
@@ -133,17 +112,14 @@ class _Program(NamedTuple):
     setup: _Setup
     data: _Data
     streams: list[Stream]
-    patience: int
+    training: Training
     copies: int
     """Runs for each training set."""
 
 
-def _program(
-    objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[Any], training: Training, alike: bool = False
-) -> _Program:
-    """All runs, training set by training set; `alike`: every run of a set sees the same cases."""
-    copies = len(training.learning_rates) * training.members
-    members = 1 if alike else training.members
+def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[Any], training: Training) -> _Program:
+    """All runs, training set by training set."""
+    copies, members = len(training.learning_rates) * training.members, training.members
     streams = [one.stream for one in sets if one.stream is not None]
     hidden = [one.unseen(members) for one in streams or sets]
     seen = _rows([~one for one in hidden], copies)
@@ -162,33 +138,33 @@ def _program(
         roots=jnp.repeat(roots, copies),
     )
     pace = pace_of(training, seen.shape[1], bool(streams))
-    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training.patience, copies)
+    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training, copies)
 
 
-def _start(program: _Program, decays: Sequence[float]) -> State:
+def _start(program: _Program) -> State:
     """Untrained networks, with a weight decay each, which is part of the state."""
     data = program.data
+    decays = starting_decays(program.training, len(data.keys))
     runs, validation = _validate(program.setup, data, _untrained(program.setup.objective, data.keys))
     losses = {"train": _no_losses(program), "validation": np.asarray(validation)[:, None]}
-    return State(0, 0, False, {"runs": runs, "losses": losses, "decays": jnp.asarray(decays, jnp.float32)})
+    return State(0, False, {"runs": runs, "losses": losses, "decays": jnp.asarray(decays, jnp.float32)})
 
 
 def _one_round(program: _Program, state: State) -> State:
     """Some epochs, or blocks, and a look at the unseen cases."""
     setup, data, pace = program.setup, program.data, program.setup.pace
-    runs, losses = state.arrays["runs"], []
-    before = np.asarray(runs.best_loss)
+    runs, losses, so_far = state.arrays["runs"], [], state.arrays["losses"]
+    decays = decided_decays(program.training, so_far["validation"], np.asarray(state.arrays["decays"]))
+    beat = beats(so_far["validation"], program.training.patience, pace.rounds)
     for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
         block = _joined([one.block(number) for one in program.streams]) if program.streams else data.cases
-        runs, loss = _round(setup, data._replace(cases=block), state.arrays["decays"], runs, number)
+        runs, loss = _round(setup, data._replace(cases=block), jnp.asarray(decays), beat, runs, number)
         losses.append(np.asarray(loss))
     runs, validation = _validate(setup, data, runs)
     now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
-    so_far = state.arrays["losses"]
     so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
-    since = 0 if (np.asarray(runs.best_loss) < before).any() else state.since + 1
-    done = since >= program.patience or state.round + 1 >= pace.rounds
-    return State(state.round + 1, since, done, {**state.arrays, "runs": runs, "losses": so_far})
+    done = not beats(so_far["validation"], program.training.patience, pace.rounds).active.any()
+    return State(state.round + 1, done, {"runs": runs, "losses": so_far, "decays": jnp.asarray(decays)})
 
 
 def _no_losses(program: _Program) -> np.ndarray:
@@ -205,9 +181,7 @@ def _like(program: _Program) -> Any:
     }
 
 
-def _run_rounds(
-    program: _Program, decays: Callable[[], Sequence[float]], progress: bool, checkpoint: Checkpoint | None
-) -> State:
+def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None) -> State:
     """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
     rounds = program.setup.pace.rounds
     with contextlib.ExitStack() as stack:
@@ -219,7 +193,7 @@ def _run_rounds(
                 if found is None:
                     raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, for best_so_far=True; there is none")
                 return found
-        state = found or _start(program, decays())
+        state = found or _start(program)
         report = stack.enter_context(bar("training", rounds - state.round, progress))
         while not state.done:
             state = _one_round(program, state)
@@ -261,27 +235,32 @@ def _untrained(objective: Objective, keys: Array) -> _Run:
 
 @partial(jax.jit, static_argnums=0)
 def _round(
-    setup: _Setup, data: _Data, decays: Float[Array, "runs"], runs: _Run, index: Int[Array, ""]
+    setup: _Setup, data: _Data, decays: Float[Array, "runs"], beat: Beat, runs: _Run, index: Int[Array, ""]
 ) -> tuple[_Run, Float[Array, "runs"]]:
-    """Some epochs of every run."""
+    """Some epochs of every run; those that are done stay as they are."""
     pace = setup.pace
 
-    def one(fixed: Any, rate: Scalar, decay: Scalar, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+    def one(fixed: Any, rate: Scalar, decay: Scalar, rows: Array, beat: Beat, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+        before, best = run, run._replace(network=run.best, average=run.best)
+        run = jax.tree.map(lambda new, old: jnp.where(beat.rewind & (index % pace.blocks == 0), new, old), best, run)
         key_order, key_loss = jax.random.split(jax.random.fold_in(key, index))
         used = pace.steps * pace.batch
         orders = jax.lax.map(lambda k: jax.random.permutation(k, rows)[:used], jax.random.split(key_order, pace.epochs))
         batches = orders.reshape(pace.epochs * pace.steps, pace.batch)
 
-        def step(run: _Run, at: tuple[Array, Key]) -> tuple[_Run, Scalar]:
+        def step(run: _Run, at: tuple[Array, Key, Scalar]) -> tuple[_Run, Scalar]:
             some = jax.tree.map(lambda v: v[at[0]], data.cases)
             loss, grads = jax.value_and_grad(setup.objective.loss)(run.network, fixed, some, at[1])
-            return _descend(setup, rate, decay, run, grads), loss
+            return _descend(setup, rate * at[2], decay, run, grads), loss
 
-        run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_loss, len(batches))))
+        part = (index % pace.blocks + jnp.arange(len(batches)) / len(batches)) / pace.blocks
+        pulse = beat.first + (beat.last - beat.first) * part
+        run, losses = jax.lax.scan(step, run, (batches, jax.random.split(key_loss, len(batches)), pulse))
+        run = jax.tree.map(lambda new, old: jnp.where(beat.active, new, old), run, before)
         return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
-    axes = (None if setup.shared else 0, 0, 0, 0, 0, 0)
-    return jax.vmap(one, axes)(data.fixed, data.rates, decays, data.seen, runs, data.keys)
+    axes = (None if setup.shared else 0, 0, 0, 0, 0, 0, 0)
+    return jax.vmap(one, axes)(data.fixed, data.rates, decays, data.seen, beat, runs, data.keys)
 
 
 def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
@@ -289,8 +268,8 @@ def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) 
     finite = jnp.isfinite(optax.tree.norm(grads))
     direction, state = _OPTIMISER.update(grads, run.optimiser, run.network)
     direction = jax.tree.map(lambda d, p: d + decay * p if p.ndim >= 2 else d, direction, run.network)
-    cosine = 0.5 * (1 + jnp.cos(jnp.pi * run.step / setup.pace.total))
-    network = jax.tree.map(lambda p, d: p - rate * cosine * d, run.network, direction)
+    rate = rate * jnp.minimum((run.step + 1) / WARM_UP, 1.0)
+    network = jax.tree.map(lambda p, d: p - rate * d, run.network, direction)
     keep = jnp.minimum(setup.average, (1 + run.step) / (10 + run.step))
     averaged = jax.tree.map(lambda a, p: keep * a + (1 - keep) * p, run.average, network)
     moved = run._replace(network=network, average=averaged, optimiser=state)

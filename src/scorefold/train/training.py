@@ -14,24 +14,55 @@ from scorefold.types import MAY_BE_NAN, Float, Int
 STEPS_A_ROUND = 50
 MOST_UNSEEN = 20_000
 """Cases that validation looks at."""
-MOST, MOST_RUNS = 10**9, 256
+LARGEST_COUNT, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 
 
 @dataclass(frozen=True)
 class Training:
-    """How the networks are trained."""
+    """How networks are trained, by any method: `sf.NPSE(training=sf.Training(steps=10_000))`.
+
+    The defaults below are those of NPSE; other methods have their own, and a `Training` that is given replaces all of them. If
+    every member keeps the weights of its last round (see `History.kept`), training stopped too early: give more `steps`.
+    Training ends by itself when it no longer gets better (`train/schedule.py` states the rule).
+
+    Args:
+        members: How many networks to train, each validated on another part of the simulations; they answer together, and the
+            spread among them says how far the answer may be off. Fewer are quicker and less accurate.
+        learning_rates: The rates to try; with several, the one with the lowest validation loss is kept, and the time
+            multiplies.
+        steps: The most steps of the optimiser that each network takes.
+        batch: How many training cases, parameters with their observations, go into a step.
+        weight_decay: How strongly matrices are pulled to zero in each step (AdamW), from 0 to 1,000. None, the default, lets
+            the first rounds decide between 0.1 and 1.
+        average: The weights are averaged over steps with this share of the past; 0 takes them as they are.
+        patience: Rounds of some 50 steps that must lower a member's validation loss noticeably; once they do not, its learning
+            rate falls to zero, and its training ends.
+
+    Raises:
+        ScorefoldError: A setting is of the wrong type or out of its range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> longer = sf.Training(steps=10_000, members=3)
+        >>> sf.NPSE(training=longer).training.steps
+        10000
+        >>> sf.Training(steps=0.5)
+        Traceback (most recent call last):
+        scorefold.errors.ScorefoldError: expected steps of Training to be a whole number; got 0.5
+    """
 
     members: int = 5
     learning_rates: tuple[float, ...] = (2e-3,)
-    steps: int = 3_000
+    steps: int = 16_000
+    """At most; training ends when it no longer gets better, which is mostly sooner."""
     batch: int = 256
     weight_decay: float | None = None
-    """Decoupled, on matrices only; None: 1 or 0.1, as a short trial decides, and 1 where training itself is short."""
+    """Decoupled, on matrices only; None: 0.1 or 1, whichever does better in the first rounds."""
     average: float = 0.999
     """Of the weights' exponential moving average."""
-    patience: int = 20
-    """Rounds without a better validation loss, for every member, before training stops."""
+    patience: int = 30
+    """Rounds of some 50 steps that must lower the validation loss; else the learning rate falls, and training ends."""
 
     def __post_init__(self) -> None:
         settings.check(self)
@@ -42,18 +73,23 @@ class Training:
                 f"got {self}"
             )
         if (
-            max(counts) > MOST
+            max(counts) > LARGEST_COUNT
             or self.members * len(self.learning_rates) > MOST_RUNS
             or not 0 <= (self.weight_decay or 0) <= 1e3
         ):
             raise ScorefoldError(
-                f"expected at most {MOST_RUNS} members × learning rates, counts up to {MOST:,} and 0 ≤ weight_decay ≤ 1,000; "
-                f"got {self!s:.300}"
+                f"expected at most {MOST_RUNS} members × learning rates, counts up to {LARGEST_COUNT:,} and "
+                f"0 ≤ weight_decay ≤ 1,000; got {self!s:.300}"
             )
 
 
 class History(NamedTuple):
-    """What happened in training; one row per member kept."""
+    """What happened in training, as `posterior.history` holds it; one row for each member that was kept.
+
+    Plot `train` and `validation` against rounds to see whether training was long enough: it was if `kept` is well before the
+    last entry, and too short if it is the last. A training loss far below that of validation says that more simulations would
+    help.
+    """
 
     train: Annotated[Float[np.ndarray, "members rounds"], MAY_BE_NAN]
     """Mean training loss of each round."""
@@ -70,7 +106,7 @@ class History(NamedTuple):
     """Updates left out because a gradient was not finite."""
 
     def fault(self) -> str:
-        """What is wrong with its numbers, if they come from a file; else nothing."""
+        """What is wrong with numbers that come from a file, in words; an empty string if nothing is."""
         rounds, validations = self.train.shape[1], self.validation.shape[1]
         if validations != rounds + 1 or not ((self.kept >= 0) & (self.kept < validations)).all():
             return "there should be one more validation loss than rounds, and the kept one among them"
@@ -88,11 +124,7 @@ class Pace(NamedTuple):
     blocks: int
     """in a round: one where all cases are in memory"""
     rounds: int
-
-    @property
-    def total(self) -> int:
-        """All steps."""
-        return self.rounds * self.blocks * self.epochs * self.steps
+    """At most."""
 
 
 def pace_of(training: Training, cases: int, streamed: bool) -> Pace:

@@ -1,7 +1,5 @@
 """The loop for any network: it finds a known minimum, keeps the best weights and is decided by the seed."""
 
-from dataclasses import replace
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,8 +7,7 @@ import numpy as np
 import pytest
 
 from scorefold.errors import ScorefoldError
-from scorefold.train import loop
-from scorefold.train.checkpoint import Checkpoint
+from scorefold.train import loop, schedule
 from scorefold.train.loop import Objective, train
 from scorefold.train.training import Training
 from scorefold.train.training_set import Stream, TrainingSet, folds
@@ -98,30 +95,18 @@ def distances(network, fixed, cases, key):
     return jnp.mean((cases[0] @ network.matrix - cases[1]) ** 2) + 0.0 * fixed
 
 
-def test_a_trial_decides_on_the_weight_decay():
+def test_the_first_rounds_decide_on_the_weight_decay():
     """Large weights without noise want little of it; weights that only fit noise, much."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((120, 60))
     targets = {0.1: 3 * x[:, :1], 1.0: rng.standard_normal((120, 1))}
-    fold = folds(np.arange(120), 0)
-    sets = [TrainingSet(NOTHING[:120], (jnp.asarray(x), jnp.asarray(y)), fold, 0) for y in targets.values()]
-    fixed = [jnp.zeros(())] * len(sets)
     objective = Objective(Weights, (60, 1), distances, distances)
-    long = Training(members=2, learning_rates=(3e-2,), steps=loop.WORTH_A_TRIAL, batch=32)
-    assert loop.decays_for(objective, sets, fixed, long) == list(targets)
-    given = Training(members=2, steps=loop.WORTH_A_TRIAL, weight_decay=0.5)
-    assert loop.decays_for(objective, sets, fixed, given) == [0.5, 0.5]
-    assert loop.decays_for(objective, sets, fixed, Training(steps=loop.WORTH_A_TRIAL - 1)) == [1.0, 1.0]
-
-
-def test_the_weight_decay_is_kept_with_the_checkpoint(tmp_path, monkeypatch):
-    data, objective = TrainingSet(NOTHING, CASES, FOLD, 0), Objective(Slope, (1, 1), squares, squares)
-    training = replace(TRAINING, weight_decay=None)
-    monkeypatch.setattr(loop, "decays_for", lambda *args: [0.3])
-    first = train(objective, [data], [jnp.zeros(())], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
-    monkeypatch.setattr(loop, "decays_for", lambda *args: pytest.fail("it was asked for again"))
-    again = train(objective, [data], [jnp.zeros(())], training, True, checkpoint=Checkpoint(tmp_path, {}, 0.0))[0][0]
-    assert (first.weight == again.weight).all()
+    training = Training(members=4, learning_rates=(3e-2,), steps=50 * (schedule.TRIAL_ROUNDS + 10), batch=32, patience=99)
+    for decay, y in targets.items():
+        data = TrainingSet(NOTHING[:120], (jnp.asarray(x), jnp.asarray(y)), folds(np.arange(120), 0), 0)
+        program = loop._program(objective, [data], [jnp.zeros(())], training)
+        state = loop._run_rounds(program, False, None)
+        np.testing.assert_allclose(state.arrays["decays"], decay)
 
 
 def test_only_matrices_decay():
@@ -143,6 +128,6 @@ def test_only_matrices_decay():
     data = TrainingSet(NOTHING, CASES, FOLD, 0)
     training = Training(members=1, learning_rates=(1e-2,), steps=200, weight_decay=1.0, average=0.0)
     network, _ = train(Objective(Both, (2, 2), nothing, shrinking), [data], [jnp.zeros(())], training, base=True)[0]
-    # Half of the steps' sum under a cosine: e^{-100 · 0.01} for the matrix.
-    np.testing.assert_allclose(network.matrix, np.exp(-1), rtol=0.1)
+    # 100 steps of a rate that rises, 60 of the full one and 40 of one that falls: e^{-(50 + 60 + 20) · 0.01} for the matrix.
+    np.testing.assert_allclose(network.matrix, np.exp(-1.3), rtol=0.1)
     np.testing.assert_allclose(network.vector, 1)

@@ -1,0 +1,81 @@
+"""How long to train, how fast, and with how much weight decay: decided by the validation losses so far, run by run.
+
+The learning rate rises for 100 steps and then stays, until the run no longer gets better: until the last `patience` rounds
+have lowered its best validation loss by less than 0.2 % of what all rounds together have. Then the run goes back to its best
+weights, and the rate falls in a straight line to zero, over a quarter as many rounds as there were before; that is the end. No
+number of steps has to be known beforehand; a limit only makes the fall begin in time.
+
+How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
+on the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After 20
+rounds, the value whose members have lowered their loss by the larger share on average is taken by all of them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scorefold.train.training import Training
+
+LEAST_GAIN = 0.002
+"""Of the whole gain so far: less than that in `patience` rounds is a standstill."""
+FALL = 0.25
+"""Rounds in which the rate falls, to those before."""
+DECAYS = (0.1, 1.0)
+"""Weight decays to choose from."""
+TRIAL_ROUNDS = 20
+
+
+class Beat(NamedTuple):
+    """The learning rate in the next round, run by run, in units of the one asked for."""
+
+    first: np.ndarray
+    """(runs,) at its first step"""
+    last: np.ndarray
+    """(runs,) at its end"""
+    rewind: np.ndarray
+    """(runs,) booleans: begin from the best weights"""
+    active: np.ndarray
+    """(runs,) booleans: not done"""
+
+
+def beats(validation: np.ndarray, patience: int, rounds: int) -> Beat:
+    """From the losses so far (runs, rounds done + 1), and how many rounds there may be at most."""
+    done = validation.shape[1] - 1
+    began, ended = np.array([_fall(own, patience, rounds) for own in validation]).T
+    first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))
+    steady = done < began
+    first, last = np.where(steady, 1.0, first), np.where(steady, 1.0, last)
+    return Beat(first.astype(np.float32), last.astype(np.float32), began == done, done < ended)
+
+
+def _fall(validation: np.ndarray, patience: int, rounds: int) -> tuple[int, int]:
+    """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
+    best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))
+    latest = max(0, int(rounds / (1 + FALL)))
+    with np.errstate(invalid="ignore"):
+        gained = best[:-patience] - best[patience:]
+        still = ~(gained > LEAST_GAIN * (best[0] - best[patience:]))
+    began = patience + int(still.argmax()) if still.any() else rounds
+    if began >= latest:
+        return latest, rounds
+    return began, began + int(np.ceil(FALL * began))
+
+
+def starting_decays(training: Training, runs: int) -> np.ndarray:
+    """(runs,) the weight decay that each begins with."""
+    if training.weight_decay is not None:
+        return np.full(runs, training.weight_decay, np.float32)
+    return np.resize(np.resize(DECAYS, training.members), runs).astype(np.float32)
+
+
+def decided_decays(training: Training, validation: np.ndarray, decays: np.ndarray) -> np.ndarray:
+    """The decays for the next round: the better one for all members of an ensemble once its trial is over."""
+    if training.weight_decay is not None or training.members < 2 or validation.shape[1] - 1 != TRIAL_ROUNDS:
+        return decays
+    first = validation[:, 0]
+    gain = (first - validation[:, -1]) / np.maximum(np.abs(first), 1e-12)
+    gain = np.where(np.isfinite(gain), gain, -np.inf).reshape(-1, training.members)
+    own = decays.reshape(-1, training.members)
+    mean = np.stack([np.mean(gain, axis=1, where=np.isclose(own, value)) for value in DECAYS])
+    best = np.asarray(DECAYS, np.float32)[mean.argmax(axis=0)]
+    return np.repeat(best, training.members)

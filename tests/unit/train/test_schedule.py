@@ -1,0 +1,74 @@
+"""When the learning rate falls, and which weight decay is taken: pure functions of the losses so far."""
+
+import numpy as np
+import pytest
+
+from scorefold.train.schedule import DECAYS, TRIAL_ROUNDS, beats, decided_decays, starting_decays
+from scorefold.train.training import Training
+
+FALLING = np.concatenate([np.linspace(1.0, 0.2, 60), np.full(100, 0.2)])
+
+
+def at(losses, done, patience=20, rounds=320):
+    beat = beats(np.asarray(losses)[None, : done + 1], patience, rounds)
+    return tuple(float(part[0]) for part in beat)
+
+
+def test_the_rate_stays_while_it_gets_better_and_then_falls_to_zero():
+    assert at(FALLING, 0) == at(FALLING, 78) == (1, 1, 0, 1)
+    first, last, rewind, active = at(FALLING, 79)  # 20 rounds after the last gain
+    assert (first, rewind, active) == (1, 1, 1)
+    assert last == pytest.approx(0.95)  # 20 rounds are a quarter of 79, rounded up
+    assert at(FALLING, 89)[:2] == pytest.approx((0.5, 0.45))
+    assert at(FALLING, 98) == pytest.approx((0.05, 0, 0, 1))
+    assert at(FALLING, 99) == (0, 0, 0, 0)
+    assert at(FALLING, 150) == (0, 0, 0, 0)
+
+
+def test_a_limit_lets_the_fall_begin_in_time():
+    better = np.linspace(1.0, 0.0, 400)
+    assert at(better, 255) == (1, 1, 0, 1)
+    assert at(better, 256)[2:] == (1, 1)
+    assert at(better, 319)[2:] == (0, 1)
+    assert at(better, 320) == (0, 0, 0, 0)
+    assert at(better, 1, rounds=1)[3] == 0
+
+
+def test_a_loss_that_only_rises_or_is_no_number_ends_after_the_patience():
+    for losses in (np.linspace(1, 2, 60), np.full(60, np.nan), np.r_[1.0, np.full(59, np.nan)]):
+        assert at(losses, 19)[3] == 1
+        assert at(losses, 20)[2] == 1
+        assert at(losses, 25)[3] == 0
+
+
+def test_small_gains_are_a_standstill():
+    slow = np.concatenate([np.linspace(1.0, 0.2, 60), 0.2 - 1e-5 * np.arange(100)])
+    assert at(slow, 79)[2] == 1
+
+
+def test_runs_are_judged_one_by_one():
+    both = np.stack([FALLING, np.linspace(1.0, 0.0, 160)])
+    beat = beats(both[:, :121], 20, 320)
+    assert beat.active.tolist() == [False, True]
+
+
+def test_a_given_weight_decay_stays():
+    training = Training(members=3, weight_decay=0.3)
+    assert starting_decays(training, 6) == pytest.approx(np.full(6, 0.3))
+    losses = np.random.default_rng(0).random((6, TRIAL_ROUNDS + 1))
+    assert decided_decays(training, losses, np.full(6, 0.3)) == pytest.approx(np.full(6, 0.3))
+
+
+def test_the_better_weight_decay_is_taken_by_its_ensemble_alone():
+    training = Training(members=3)
+    decays = starting_decays(training, 6)
+    assert decays == pytest.approx([DECAYS[0], DECAYS[1], DECAYS[0]] * 2)
+    losses = np.ones((6, TRIAL_ROUNDS + 1))
+    losses[:, -1] = [0.5, 0.8, 0.6, 0.9, 0.7, 0.9]
+    assert decided_decays(training, losses[:, :-1], decays) == pytest.approx(decays)
+    assert decided_decays(training, losses, decays) == pytest.approx([DECAYS[0]] * 3 + [DECAYS[1]] * 3)
+
+
+def test_one_member_has_nothing_to_compare():
+    decays = starting_decays(Training(members=1), 1)
+    assert decided_decays(Training(members=1), np.ones((1, TRIAL_ROUNDS + 1)), decays) == pytest.approx(decays)
