@@ -293,7 +293,7 @@ def test_the_documented_example_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(code, names)
-    assert names["found"].take == "adjusted"
+    assert names["comparison"].take == "adjusted"
     assert {path.name for path in (tmp_path / "comparison").iterdir()} == {"comparison.json", "report.html"}
 
 
