@@ -126,7 +126,7 @@ def test_an_unknown_rule_gets_a_suggestion(word, meant):
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("dim", "ddim"), ("self_tuned", "self-tuned"), ("mcmc-metropolis", "metropolis"), ("Flow", "probability-flow")],
+    [("dim", "ddim"), ("self_tuned", "self-tuned"), ("mcmc-metropolis", "metropolis"), ("probabilityflow", "probability-flow")],
 )
 def test_an_unknown_sampler_gets_a_suggestion(word, meant):
     with pytest.raises(ScorefoldError, match=rf"got '{word}'. Did you mean '{meant}'\? Known: self-tuned, "):
