@@ -118,9 +118,7 @@ KINDS = [
 
 def sample(tiny, draw, posterior=None):
     posterior = posterior or tiny.posterior
-    options = {k: draw(WORDS) for k in ("rule", "sampler", "set_size") if draw(st.integers(0, 5)) == 0}
-    if draw(st.integers(0, 30)) == 0:
-        options[draw(st.text(min_size=1, max_size=4).filter(lambda word: word not in ("draws", "seed", "x_obs", "self")))] = 1
+    options = {k: draw(WORDS) for k in ("rule", "sampler", "set_size", "chains") if draw(st.integers(0, 5)) == 0}
     count = draw(COUNTS) if draw(st.booleans()) else 20
     seed = draw(SEEDS) if draw(st.booleans()) else 0
     x = draw(OBSERVATIONS)
