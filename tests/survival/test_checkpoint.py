@@ -208,7 +208,7 @@ def state(round, size=3):
         "runs": np.arange(3.0, dtype=np.float32)[:size] + round,
         "losses": {"train": np.full((2, round), np.nan, np.float32)},
     }
-    return State(round, 1, False, arrays)
+    return State(round, False, arrays)
 
 
 LIKE = {"runs": jax.numpy.zeros(3), "losses": {"train": np.zeros((2, 0), np.float32)}}
@@ -223,7 +223,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.warns(ScorefoldWarning, match="round-000005 is passed over"):
         found = checkpoint.read(LIKE)
-    assert (found.round, found.since, found.done) == (4, 1, False)
+    assert (found.round, found.done) == (4, False)
     assert np.array_equal(found.arrays["runs"], [4, 5, 6])
     assert isinstance(found.arrays["runs"], jax.Array)
     assert found.arrays["losses"]["train"].shape == (2, 4)

@@ -212,7 +212,7 @@ def test_every_class_of_settings_can_be_loaded():
         for kind in public
         if isinstance(kind, type) and dataclasses.is_dataclass(kind) and not issubclass(kind, eqx.Module)
     }
-    assert {name: kind for name, kind in settings.items() if kind not in (sf.Draws, sf.Batched)} == SETTINGS
+    assert {name: kind for name, kind in settings.items() if kind not in (sf.Draws, sf.Batched, sf.Workers)} == SETTINGS
 
 
 def test_the_lower_bound_of_an_architecture():
