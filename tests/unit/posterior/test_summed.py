@@ -10,6 +10,7 @@ from exact_posteriors import VARIANCES, Exact, summed
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import summed as module
+from scorefold.sample import nuts
 from scorefold.sample.nuts import Chains, Length, agreement, nuts_draws
 from scorefold.sample.variational import tail_shape, variational_draws
 from scorefold.simulation.simulate import simulate
@@ -80,8 +81,8 @@ class FarIsNotANumber(Exact):
 @pytest.mark.false_failure(1e-6)
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(module, "TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one and two copies
-    monkeypatch.delattr(module, "_chains")
+    monkeypatch.setattr(module, "TERMS_TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one and two copies
+    monkeypatch.delattr(module, "nuts_draws")
     x = np.stack([observed(8), observed(8) + 1, observed(8) - 2, np.full((8, 2), 1e3)])
     with pytest.warns(UntrustworthyDraws, match="of 4 data sets have not converged"):
         many = one_of(
@@ -129,7 +130,7 @@ def test_a_posterior_far_from_gaussian_is_reported_by_vi():
 
 @pytest.mark.parametrize("u", [np.zeros((2, 500, 2)), np.full((2, 500, 2), np.nan)], ids=["standing still", "not numbers"])
 def test_chains_that_went_nowhere_are_refused(monkeypatch, u):
-    monkeypatch.setattr(module, "_chains", lambda *_: (u, np.zeros((2, 500), bool)))
+    monkeypatch.setattr(nuts, "_chains", lambda *_: (u, np.zeros((2, 500), bool)))
     with pytest.raises(ScorefoldError, match="did not move"):
         nuts_draws(lambda u, data: data * jnp.sum(u), jnp.zeros(()), Chains(2, 2, Length(10, 500)), 10, jax.random.key(0))
 

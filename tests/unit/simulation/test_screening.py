@@ -34,7 +34,7 @@ def failing(share):
 @pytest.mark.false_failure(1e-6)
 def test_failed_simulations_are_left_out_and_counted():
     with pytest.warns(ScorefoldWarning, match="left out"):
-        sims = sf.simulate(PRIOR, failing(0.2), BUDGET)
+        sims = sf.simulate(PRIOR, failing(0.2), BUDGET, workers=sf.Workers(max_failures=0.5))
     assert 0.06 * BUDGET < sims.failed < 0.34 * BUDGET  # 6 sd of 60 ± 7
     assert len(sims.theta) == BUDGET - sims.failed
     assert np.isfinite(sims.x).all()
