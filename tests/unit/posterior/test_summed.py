@@ -81,7 +81,7 @@ class FarIsNotANumber(Exact):
 @pytest.mark.false_failure(1e-6)
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(module, "TERMS_TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one and two copies
+    monkeypatch.setattr(module, "TERMS_TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one
     monkeypatch.delattr(module, "nuts_draws")
     x = np.stack([observed(8), observed(8) + 1, observed(8) - 2, np.full((8, 2), 1e3)])
     with pytest.warns(UntrustworthyDraws, match="of 4 data sets have not converged"):
