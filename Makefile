@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-full test-oldest test-newest smoke lint format clean
 

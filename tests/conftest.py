@@ -1,7 +1,7 @@
 """Every test runs on the CPU, with the shapes in scorefold's annotations checked (jaxtyping, beartype).
 
-Three things are decided here for the whole suite: which tests share a process under `pytest -n` (those of one file, unless
-they say otherwise), that a statistical test states how often it fails by chance, and whether a skipped test is a failure.
+Two things are decided here for the whole suite: that a statistical test states how often it fails by chance, and whether a
+skipped test is a failure. Under `pytest -n` the tests of one file share a process (`--dist loadfile`).
 """
 
 import gc
@@ -33,12 +33,9 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are deselected, and before xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected
 def pytest_collection_modifyitems(config, items):
     config.stash[false_failures.STATED] = false_failures.stated(items)
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 def _no_skips(report):

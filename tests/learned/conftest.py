@@ -1,7 +1,6 @@
 """The trained posteriors that tests here share. Each is trained when it is first asked for, once in a process.
 
-Tests with the same posterior go to the same process under `pytest -n`: `every_method` groups its tests by method, and modules
-that share one of the others say so with `pytest.mark.xdist_group`.
+Under `pytest -n` the tests of one file go to one process, so tests that share a posterior belong into one file.
 """
 
 import baseline

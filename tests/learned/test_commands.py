@@ -11,7 +11,7 @@ from scorefold import methods, tasks
 from scorefold.app.cli import app
 
 # The numbers of the fixture `gaussian`, and the same process, so that what is compiled for it serves here.
-pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.xdist_group("learned gaussian")]
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequence.png"}
 FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}

@@ -6,7 +6,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import scorefold as sf
 from scorefold.simulation.batched import Batched
@@ -65,7 +64,7 @@ METHODS = {
 
 def cases(*names):
     """Parameters for the fixture `every_method`, whose tests go to one process for each method."""
-    return [pytest.param(name, marks=pytest.mark.xdist_group(f"learned {name}")) for name in names]
+    return list(names)
 
 
 def trained(name, seed=0):

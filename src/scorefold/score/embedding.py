@@ -69,9 +69,9 @@ class Convolution:
         >>> sf.embeddings.Convolution()
         Convolution(channels=(16, 32), kernel=5, out=32, axes=None)
         >>> method = sf.NPSE(embedding=sf.embeddings.Convolution(channels=(16, 32, 64), out=64))
-        >>> sf.embeddings.Convolution(kernel=2.5)
+        >>> sf.embeddings.Convolution(kernel=0)
         Traceback (most recent call last):
-        scorefold.errors.ScorefoldError: expected kernel of Convolution to be a whole number; got 2.5
+        scorefold.errors.ScorefoldError: expected at least one layer, channels, kernel and out ≥ 1, and axes 1, 2 or None; ...
     """
 
     channels: tuple[int, ...] = (16, 32)

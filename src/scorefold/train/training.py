@@ -47,9 +47,9 @@ class Training:
         >>> longer = sf.Training(steps=10_000, members=3)
         >>> sf.NPSE(training=longer).training.steps
         10000
-        >>> sf.Training(steps=0.5)
+        >>> sf.Training(average=1.5)
         Traceback (most recent call last):
-        scorefold.errors.ScorefoldError: expected steps of Training to be a whole number; got 0.5
+        scorefold.errors.ScorefoldError: expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ ...
     """
 
     members: int = 5

@@ -14,6 +14,7 @@ def test_equal_draws_score_their_distance_to_the_truth():
     assert energy_score(truth, draws) == pytest.approx(np.full(20, 5.0))
 
 
+@pytest.mark.false_failure(0)
 def test_all_pairs_of_different_draws():
     rng = np.random.default_rng(1)
     truth, draws = rng.normal(size=(20, 2)), rng.normal(size=(20, 30, 2))
@@ -44,6 +45,7 @@ def test_few_draws_are_not_at_a_disadvantage():
     assert 0.05 / np.sqrt(np.pi) > 7 * differ.std() / np.sqrt(len(differ))
 
 
+@pytest.mark.false_failure(1e-6)
 def test_of_many_draws_some_are_paired(monkeypatch):
     rng = np.random.default_rng(4)
     truth, draws = rng.normal(size=(20, 2)), rng.normal(size=(20, 100, 2))

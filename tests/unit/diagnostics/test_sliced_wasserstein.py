@@ -24,6 +24,7 @@ def test_the_docstrings_example_runs():
     assert found.failed == 0
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("dim", [2, 5, 10])
 def test_a_shift_is_its_length_in_sd_whatever_the_directions(dim):
     reference = normal(500, dim) * np.arange(1, dim + 1)
@@ -40,6 +41,7 @@ def test_a_scaled_gaussian(factor):
     assert sliced_wasserstein(draws, reference) == pytest.approx(abs(factor - 1), abs=0.03)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_gaussians_that_differ_in_one_parameter():
     """E(√(1 + (s²-1) ω_1²) - 1)² by integration over the angle of ω, in two dimensions; the limit is 5 times the scatter."""
     s, angle = 3.0, np.linspace(0, 2 * np.pi, 10_001)[:-1]

@@ -70,6 +70,7 @@ def test_reference_against_importance_sampling(some_chains, which):
     importance.assert_same_moments(chains.draws, points, log_weight, 5_000, effective=500)
 
 
+@pytest.mark.false_failure(1e-5)
 @pytest.mark.full
 def test_true_parameters_rank_like_reference_draws():
     """θ* and 9 draws are exchangeable given x: 10 p-values, over 160 sets of 3 observations."""

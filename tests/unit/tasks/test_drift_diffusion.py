@@ -77,6 +77,7 @@ def test_short_times_and_impossible_ones(log_likelihood):
         assert np.isfinite(slope(jnp.asarray(theta[0], jnp.float32), jnp.asarray(one, jnp.float32))).all()
 
 
+@pytest.mark.false_failure(1e-5)
 def test_the_two_simulators_agree():
     """The batched inversion and the walk: 4 means of the choice, and 8 p-values of times given it, where enough chose it."""
     rng, simulator = np.random.default_rng(0), jax.jit(tasks.get("drift_diffusion").simulator.function)
@@ -140,6 +141,7 @@ def test_reference_of_many_trials_against_importance_sampling(log_likelihood):
     against_importance_sampling(x, dd.posteriors([x], 1_000, [0])[0], 8_000, 200, log_likelihood)
 
 
+@pytest.mark.false_failure(1e-5)
 @pytest.mark.full
 def test_true_parameters_rank_like_reference_draws():
     """θ* and 9 draws are exchangeable given x: 5 p-values, over 160 sets of 5 trials."""

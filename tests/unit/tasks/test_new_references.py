@@ -48,6 +48,7 @@ def slcp_log_posterior(theta, x):
     return np.where((np.abs(theta) < 3).all(1), value, -np.inf)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "seed"), [(1, 0), (1, 3), (8, 0), (30, 2), (1000, 0)])
 def test_slcp_against_importance_sampling(n, seed):
     """10 means a set, in (θ_1, θ_2, log |θ_3|, log |θ_4|, θ_5), and 4 shares of quadrants.
@@ -122,6 +123,7 @@ def moons_grid(x, draws):
     return theta[(np.abs(theta) <= 1).all(1)]
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "seed"), [(1, 0), (1, 1), (8, 2), (30, 3), (1000, 4)])
 def test_two_moons_against_a_grid(n, seed):
     """The shares of the sides, four moments along and across, and the mean log density: 6 means a set."""
@@ -161,6 +163,7 @@ def test_two_moons_at_the_edges_of_the_prior():
         assert_means(np.abs(draws.sum(1))[:, None], expected)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("n", [1, 8, 100])
 @pytest.mark.parametrize("size", [0.3, 0.02, 0.001])
 def test_two_moons_bound_holds_within_every_box(n, size):
@@ -178,6 +181,7 @@ def test_two_moons_bound_holds_within_every_box(n, size):
         assert (posterior.log_density(inside) <= bound + 1e-7).all()
 
 
+@pytest.mark.false_failure(1e-6)
 def test_two_moons_simulator_has_the_density():
     """In polar coordinates of q the density is a product: 4 p-values, two a simulator."""
     theta, rng = np.array([0.2, -0.5]), np.random.default_rng(0)
@@ -251,6 +255,7 @@ def reflected_normal(theta, mean, variance):
     return np.logaddexp.reduce(parts, axis=0).sum(1)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_mixture_uniform_chains_and_arrangements_agree_where_both_apply():
     """20 p-values: in the middle of the box and in a corner of it."""
     for centre in (0.0, 9.95):
@@ -261,6 +266,7 @@ def test_mixture_uniform_chains_and_arrangements_agree_where_both_apply():
         assert all(stats.ks_2samp(chains[:, i], exact[:, i]).pvalue > P_MIN for i in range(10))
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "seed"), [(17, 0), (17, 1), (100, 2)])
 def test_mixture_uniform_chains_forget_their_start(n, seed):
     """Chains from the wide start and from θ*, under the same random numbers: all but 5 of 1,000 have met (`test_tasks.py`)."""
