@@ -13,7 +13,7 @@ from scorefold import tasks
 GAUSSIAN = tasks.get("gaussian")
 
 
-@pytest.fixture(scope="session", params=baseline.cases(*baseline.METHODS))
+@pytest.fixture(scope="session", params=list(baseline.METHODS))
 def every_method(request):
     """A method's name and its posterior on the two-dimensional conjugate task."""
     with quick():

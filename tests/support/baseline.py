@@ -62,11 +62,6 @@ METHODS = {
 """Each with the size of the sets it is simulated in."""
 
 
-def cases(*names):
-    """Parameters for the fixture `every_method`, whose tests go to one process for each method."""
-    return list(names)
-
-
 def trained(name, seed=0):
     """A method's posterior. On this task the fitted line is right, and 100 steps leave it so."""
     method, set_size = METHODS[name]

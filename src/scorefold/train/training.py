@@ -49,7 +49,7 @@ class Training:
         10000
         >>> sf.Training(average=1.5)
         Traceback (most recent call last):
-        scorefold.errors.ScorefoldError: expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 and 0 ≤ ...
+        scorefold.errors.ScorefoldError: expected members, steps, batch and patience ≥ 1, one or more learning rates > 0 ...
     """
 
     members: int = 5
