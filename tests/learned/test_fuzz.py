@@ -67,7 +67,7 @@ class Ready(Method):
 
     posterior: object
 
-    def train(self, sims, seeds, progress):
+    def train(self, sims, seeds, progress, checkpoint=None):
         return [self.posterior for _ in sims]
 
 
