@@ -7,11 +7,11 @@ PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
 
-# Unit and contract tests, examples in docstrings, and the shorter of the others: 5 minutes on two cores.
+# Unit and contract tests, examples in docstrings, and the shorter of the others.
 test: .venv/installed
 	$(BIN)/$(PYTEST) -m "not full" --durations=8
 
-# Everything: 35 minutes on two cores.
+# Everything.
 test-full: .venv/installed
 	$(BIN)/$(PYTEST) --durations=15
 
