@@ -1,13 +1,14 @@
 """Refinement rounds: simulations where the posterior of one data set is.
 
 A posterior of many observations can be a hundredth as wide as the prior, and no fit to simulations from the prior resolves it.
-So each round proposes a region from the last draws (`propose.py`) and simulates there. Rounds before the last locate the
-posterior by a straight line alone (`locate.py`), until the region is right where it is, or until the line finds the posterior
-wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and scores
-are trained on the region's own N(0, I) space as if it were the prior's and composed exactly (`networks/tilt.py`). There an
-observation is joined by what the start's scores say of it, where that helps (`summaries.py`). Observations are standardised
-anew in every round. The sequential idea is that of "Sequential neural score estimation" (Sharrock, Simons, Liu and Beaumont,
-2024); that composition needs no correction of the training objective is particular to many observations.
+So each round proposes a region from the last draws (`region.py`) and simulates there. Rounds before the last locate the
+posterior by a straight line alone (`straight_line.py`), until the region is right where it is, or until the line finds the
+posterior wider than the draws before did, so that a line is not enough. Then what is left of the budget is simulated there, and
+scores are trained on the region's own N(0, I) space as if it were the prior's and composed exactly
+(`compose/from_proposal.py`). There an observation is joined by what the start's scores say of it, where that helps
+(`score_summaries.py`). Observations are standardised anew in every round. The sequential idea is that of "Sequential neural
+score estimation" (Sharrock, Simons, Liu and Beaumont, 2024); that composition needs no correction of the training objective is
+particular to many observations.
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
