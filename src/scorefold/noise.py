@@ -25,19 +25,19 @@ LOG_SNR_MAX = 9.2
 class Level(NamedTuple):
     """One noise level, or a stack of levels to scan over, each field then an array with one entry for each."""
 
-    t: Scalar | Float[Array, "levels"]
+    t: Scalar | Float[Array, " levels"]
     """The index, 1 … T, as a float."""
-    gamma: Scalar | Float[Array, "levels"]
-    alpha: Scalar | Float[Array, "levels"]
+    gamma: Scalar | Float[Array, " levels"]
+    alpha: Scalar | Float[Array, " levels"]
     """γ of this level over γ of the next one below it in the stack (1 below the lowest)."""
-    remaining: Scalar | Float[Array, "levels"]
+    remaining: Scalar | Float[Array, " levels"]
     """(T-t)/T, the tempered prior's exponent."""
 
 
 Score = Callable[[Cloud, Level, Key], Cloud]
 """The score of a cloud of draws at a level: what a rule hands out and a sampler takes. The key is for rules that look at some
 of the sets only."""
-LogDensity = Callable[[Cloud, Level], Float[Array, "draws"]]
+LogDensity = Callable[[Cloud, Level], Float[Array, " draws"]]
 """What a score is the gradient of, up to a constant."""
 
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Scalar = Float[Array, ""]
-Theta = Float[Array, "dim"]
+Theta = Float[Array, " dim"]
 Cloud = Float[Array, "draws dim"]
-Observation = Float[Array, "x"]
+Observation = Float[Array, " x"]
 Key = PRNGKeyArray
 Count = int | Int[Array, ""]  # may be traced
 MAY_BE_NAN = "may be NaN"

@@ -105,13 +105,13 @@ class Damped:
         return 1.0
 
 
-def anchors(u: Cloud, number: int, key: Key) -> tuple[Float[Array, "anchors dim"], Int[Array, "draws"]]:
+def anchors(u: Cloud, number: int, key: Key) -> tuple[Float[Array, "anchors dim"], Int[Array, " draws"]]:
     """Cluster the draws by a few steps of Lloyd's algorithm: `number` centres of the clusters, and the index of each draw's
     own.
     """
     scale = jnp.std(u, axis=0) + 1e-12
 
-    def assign(centres: Array) -> Int[Array, "draws"]:
+    def assign(centres: Array) -> Int[Array, " draws"]:
         distance = jnp.sum(((u[:, None] - centres) / scale) ** 2, axis=-1)
         return jnp.argmin(distance, axis=1)
 

@@ -59,7 +59,7 @@ class Diffused:
         themselves.
         """
 
-        def log_density(u: Cloud, level: Level) -> Float[Array, "draws"]:
+        def log_density(u: Cloud, level: Level) -> Float[Array, " draws"]:
             return sets.log_densities(u, level) + (1 - sets.count) * sets.prior_log_density(u, level)
 
         return log_density
@@ -107,7 +107,7 @@ class Tempered:
         themselves.
         """
 
-        def log_density(u: Cloud, level: Level) -> Float[Array, "draws"]:
+        def log_density(u: Cloud, level: Level) -> Float[Array, " draws"]:
             return sets.log_densities(u, level) - (1 - sets.count) * level.remaining * jnp.sum(u**2, axis=1) / 2
 
         return log_density

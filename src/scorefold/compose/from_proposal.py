@@ -45,7 +45,7 @@ class Tilt(eqx.Module):
     def log_density(self, composed: LogDensity) -> LogDensity:
         """The composed log density plus γ times the log ratio of prior to proposal; its gradient is `score`."""
 
-        def log_density(w: Cloud, level: Level) -> Float[Array, "draws"]:
+        def log_density(w: Cloud, level: Level) -> Float[Array, " draws"]:
             u = self.mean + w @ self.root.T
             return composed(w, level) + level.gamma * (jnp.sum(w**2, axis=1) - jnp.sum(u**2, axis=1)) / 2
 

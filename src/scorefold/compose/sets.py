@@ -24,9 +24,9 @@ class Chunk(NamedTuple):
     score: Float[Array, "chunk draws dim"]
     jacobian: Float[Array, "chunk draws dim dim"] | None
     """∂ score[i] / ∂ u[k], where it was asked for"""
-    real: Float[Array, "chunk"]
+    real: Float[Array, " chunk"]
     """1 for a set, 0 for padding"""
-    sets: Int[Array, "chunk"]
+    sets: Int[Array, " chunk"]
     """which ones"""
 
 
@@ -39,7 +39,7 @@ class SetScores(eqx.Module):
     """
 
     count: eqx.AbstractVar[Int[Array, ""]]
-    group: eqx.AbstractVar[Int[Array, "sets"]]
+    group: eqx.AbstractVar[Int[Array, " sets"]]
     """Which of the precisions belongs to a set."""
     precision: eqx.AbstractVar[Float[Array, "groups dim dim"] | None]
     """Inverse covariances of the sets' posteriors, where they are known."""
@@ -49,7 +49,7 @@ class SetScores(eqx.Module):
         """Compute once, for these draws and this level, what the scores of all sets share; `chunk` gets it."""
 
     @abstractmethod
-    def chunk(self, prepared: Any, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws dim"]:
+    def chunk(self, prepared: Any, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk draws dim"]:
         """The scores of the sets at `index`, at all draws, from what `prepare` computed for them."""
 
     @abstractmethod
@@ -57,11 +57,11 @@ class SetScores(eqx.Module):
         """The score of the diffused prior at the draws; -u for a prior that is N(0, I), whatever the level."""
 
     @abstractmethod
-    def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+    def log_densities(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """Σ_j log p_t(u | X_j) at every draw, up to a constant; only where the sets' scores are gradients."""
 
     @abstractmethod
-    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """log p_t(u), the log density of the diffused prior at every draw, up to a constant."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class SetScores(eqx.Module):
         """The same sets, each with its own inverse covariance in place of a shared one, as `Gauss` needs after its pilots."""
 
     @abstractmethod
-    def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "SetScores":
+    def pick(self, index: Int[Array, " some"], count: Int[Array, ""]) -> "SetScores":
         """Only the sets at `index`, in this order, of which the first `count` are real and the rest padding."""
 
     @abstractmethod
@@ -97,12 +97,12 @@ class SetScores(eqx.Module):
         """
         prepared, push = jax.linearize(lambda u: self.prepare(u, level), u) if jacobian else (self.prepare(u, level), None)
 
-        def one(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Sums:
+        def one(index: Int[Array, " chunk"], real: Float[Array, " chunk"]) -> Sums:
             if push is None:
                 return add(Chunk(self.chunk(prepared, level, index), None, real, index))
             score, push_chunk = jax.linearize(lambda p: self.chunk(p, level, index), prepared)
 
-            def column(axis: Float[Array, "dim"]) -> Float[Array, "chunk draws dim"]:
+            def column(axis: Float[Array, " dim"]) -> Float[Array, "chunk draws dim"]:
                 return push_chunk(push(jnp.broadcast_to(axis, u.shape)))
 
             columns = jax.lax.map(column, jnp.eye(u.shape[1]))
@@ -110,7 +110,7 @@ class SetScores(eqx.Module):
 
         return self.over_chunks(len(u), one)
 
-    def over_chunks(self, draws: int, add: Callable[[Int[Array, "chunk"], Float[Array, "chunk"]], Sums]) -> Sums:
+    def over_chunks(self, draws: int, add: Callable[[Int[Array, " chunk"], Float[Array, " chunk"]], Sums]) -> Sums:
         """Sum add(index of sets, 1 for a set and 0 for padding) over as many equal chunks as the real sets need."""
         room = len(self.group)
         length = -(-room // -(-room // self.at_once(draws)))  # chunks of one size, so that the last is as full as the others

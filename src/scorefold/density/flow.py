@@ -31,8 +31,8 @@ KINDS = ("affine", "spline")
 STRETCH = 3.0
 MOST_LAYERS = 100
 
-Vector = Float[Array, "y"]
-Given = Float[Array, "c"]
+Vector = Float[Array, " y"]
+Given = Float[Array, " c"]
 
 
 class Layer(eqx.Module):

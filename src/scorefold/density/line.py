@@ -16,7 +16,7 @@ class Line(eqx.Module):
     """A and b, and what the noise and the marginal covariance A Aᵀ + S are whitened by."""
 
     slope: Float[Array, "x dim"]
-    offset: Float[Array, "x"]
+    offset: Float[Array, " x"]
     whiten: Float[Array, "x x"]
     """L⁻¹ for S = L Lᵀ"""
     whiten_marginal: Float[Array, "x x"]

@@ -62,11 +62,11 @@ class RatioNetwork(eqx.Module):
         self.out = jax.tree.map(jnp.zeros_like, out) if shape.line else out
         self.shape = shape
 
-    def embed(self, x: Observation) -> Float[Array, "width"]:
+    def embed(self, x: Observation) -> Float[Array, " width"]:
         """A standardised observation's share of the MLP's input."""
         return self.from_x(x if self.embedding is None else self.embedding(x.reshape(self.shape.observation)))
 
-    def __call__(self, u: Theta, embedded: Float[Array, "width"], known: Float[Array, "known"]) -> Scalar:
+    def __call__(self, u: Theta, embedded: Float[Array, " width"], known: Float[Array, " known"]) -> Scalar:
         """The logit; `known` is what the line has to say, or nothing."""
         return self.out(self.mlp(jnp.concatenate([self.from_theta(u), embedded, known])))[0]
 
@@ -75,7 +75,7 @@ class Prepared(NamedTuple):
     """What of an observation does not depend on u."""
 
     x: Observation
-    embedded: Float[Array, "width"]
+    embedded: Float[Array, " width"]
 
 
 class Ratio(eqx.Module):

@@ -54,10 +54,10 @@ class SetFlowNetwork(eqx.Module):
         self.flow = ConditionalFlow(shape.dim, given, shape.width, shape.depth, shape.layers, shape.kind, key=key_flow)
         self.shape = shape
 
-    def embed(self, x: Float[Array, "set x"], counts: Array) -> Float[Array, "width"]:
+    def embed(self, x: Float[Array, "set x"], counts: Array) -> Float[Array, " width"]:
         """The mean embedding of the standardised observations that count."""
 
-        def one(x: Observation) -> Float[Array, "width"]:
+        def one(x: Observation) -> Float[Array, " width"]:
             return self.x_mlp(x if self.embedding is None else self.embedding(x.reshape(self.shape.observation)))
 
         return jnp.sum(jnp.where(counts, jax.vmap(one)(x), 0.0), axis=0) / jnp.maximum(jnp.sum(counts), 1)
@@ -66,7 +66,7 @@ class SetFlowNetwork(eqx.Module):
 class Embedded(NamedTuple):
     """What the flow needs of a set."""
 
-    given: Float[Array, "c"]
+    given: Float[Array, " c"]
     mean: Theta
     size: Int[Array, ""]
 

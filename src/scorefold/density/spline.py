@@ -34,13 +34,13 @@ class Bin(NamedTuple):
     right: Scalar
 
 
-def _knots(raw: Float[Array, "bins"]) -> Float[Array, "knots"]:
+def _knots(raw: Float[Array, " bins"]) -> Float[Array, " knots"]:
     """From -B to B, no bin narrower than a thousandth of the whole."""
     share = NARROWEST + (1 - NARROWEST * BINS) * jax.nn.softmax(raw)
     return jnp.concatenate([jnp.array([-BOUND]), -BOUND + 2 * BOUND * jnp.cumsum(share[:-1]), jnp.array([BOUND])])
 
 
-def _bin(raw: Float[Array, "parameters"], value: Scalar, inverse: bool) -> Bin:
+def _bin(raw: Float[Array, " parameters"], value: Scalar, inverse: bool) -> Bin:
     p, q = _knots(raw[:BINS]), _knots(raw[BINS : 2 * BINS])
     inner = FLATTEST + jax.nn.softplus(raw[2 * BINS :] + jnp.log(jnp.expm1(1 - FLATTEST)))
     slopes = jnp.concatenate([jnp.ones(1), inner, jnp.ones(1)])
@@ -54,7 +54,7 @@ def _log_slope(at: Bin, xi: Scalar) -> Scalar:
     return 2 * jnp.log(s) + jnp.log(at.right * xi**2 + 2 * s * xi * (1 - xi) + at.left * (1 - xi) ** 2) - 2 * jnp.log(below)
 
 
-def forward(raw: Float[Array, "parameters"], y: Scalar) -> tuple[Scalar, Scalar]:
+def forward(raw: Float[Array, " parameters"], y: Scalar) -> tuple[Scalar, Scalar]:
     """z, and log dz/dy."""
     inside = jnp.abs(y) < BOUND
     at = _bin(raw, jnp.where(inside, y, 0.0), inverse=False)
@@ -64,7 +64,7 @@ def forward(raw: Float[Array, "parameters"], y: Scalar) -> tuple[Scalar, Scalar]
     return jnp.where(inside, z, y), jnp.where(inside, _log_slope(at, xi), 0.0)
 
 
-def inverse(raw: Float[Array, "parameters"], z: Scalar) -> Scalar:
+def inverse(raw: Float[Array, " parameters"], z: Scalar) -> Scalar:
     """y."""
     inside = jnp.abs(z) < BOUND
     safe = jnp.where(inside, z, 0.0)

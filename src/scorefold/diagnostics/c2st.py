@@ -58,7 +58,7 @@ class Data(NamedTuple):
     """Both clouds in one, and which row belongs to which."""
 
     z: Float[Array, "rows dim"]
-    is_draw: Float[Array, "rows"]
+    is_draw: Float[Array, " rows"]
 
 
 class Training(NamedTuple):
@@ -111,12 +111,12 @@ def c2st_many(draws: Sequence[ArrayLike], references: Sequence[ArrayLike], seed:
 
 @jax.jit
 def _all_told_right(
-    key: Key, z: Float[Array, "pairs rows dim"], is_draw: Float[Array, "rows"], train: Array, test: Array
+    key: Key, z: Float[Array, "pairs rows dim"], is_draw: Float[Array, " rows"], train: Array, test: Array
 ) -> Int[Array, "pairs folds"]:
     return jax.vmap(lambda one: _told_right(key, Data(one, is_draw), train, test))(z)
 
 
-def _told_right(key: Key, data: Data, train: Int[Array, "folds train"], test: Int[Array, "folds test"]) -> Int[Array, "folds"]:
+def _told_right(key: Key, data: Data, train: Int[Array, "folds train"], test: Int[Array, "folds test"]) -> Int[Array, " folds"]:
     """Train on the rows `train` of each fold; count the rows `test` that are told right."""
     start, shuffles = jax.random.split(key)
     layers = _initial_layers(start, data.z.shape[1])
@@ -148,14 +148,14 @@ def _initial_layers(key: Key, dim: int) -> Layers:
     return layers
 
 
-def _logits(layers: Layers, z: Float[Array, "rows dim"]) -> Float[Array, "rows"]:
+def _logits(layers: Layers, z: Float[Array, "rows dim"]) -> Float[Array, " rows"]:
     *hidden, (weight, bias) = layers
     for w, b in hidden:
         z = relu(z @ w + b)
     return (z @ weight + bias)[:, 0]
 
 
-def _loss(layers: Layers, data: Data, rows: Int[Array, "batch"], counts: Float[Array, "batch"]) -> Scalar:
+def _loss(layers: Layers, data: Data, rows: Int[Array, " batch"], counts: Float[Array, " batch"]) -> Scalar:
     """Log loss over those of the rows that count, plus the penalty."""
     logits = _logits(layers, data.z[rows])
     log_loss = softplus(logits) - data.is_draw[rows] * logits
@@ -163,7 +163,7 @@ def _loss(layers: Layers, data: Data, rows: Int[Array, "batch"], counts: Float[A
     return (jnp.vdot(counts, log_loss) + penalty) / counts.sum()
 
 
-def _epoch(data: Data, order: Int[Array, "train"], fold: Training, train: Int[Array, "train"]) -> Training:
+def _epoch(data: Data, order: Int[Array, " train"], fold: Training, train: Int[Array, " train"]) -> Training:
     """Once over the rows of one fold in this order, unless the fold has stopped."""
     size = min(BATCH_ROWS, len(order))
     short = -len(order) % size

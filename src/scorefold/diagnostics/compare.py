@@ -249,7 +249,7 @@ def _holds(ranked: SBC, level: float) -> Estimate:
     return _estimate((np.abs(share - 0.5) <= level / 2).mean(axis=1))
 
 
-def _estimate(values: Float[np.ndarray, "datasets"]) -> Estimate:
+def _estimate(values: Float[np.ndarray, " datasets"]) -> Estimate:
     return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
 

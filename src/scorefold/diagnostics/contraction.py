@@ -22,7 +22,7 @@ class Contraction(NamedTuple):
     z: Float[np.ndarray, "datasets dim"]
 
     @property
-    def typical(self) -> Float[np.ndarray, "dim"]:
+    def typical(self) -> Float[np.ndarray, " dim"]:
         """The median contraction of each parameter."""
         return np.median(self.contraction, axis=0)
 
@@ -30,7 +30,7 @@ class Contraction(NamedTuple):
 def contraction(
     truth: Float[np.ndarray, "datasets dim"],
     draws: Float[np.ndarray, "datasets draws dim"],
-    prior_variance: Float[np.ndarray, "dim"],
+    prior_variance: Float[np.ndarray, " dim"],
 ) -> Contraction:
     """How much the data narrow the prior, and how far the truth lies from the posterior mean.
 

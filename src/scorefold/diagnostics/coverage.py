@@ -38,7 +38,7 @@ class Coverage(NamedTuple):
     uniformity: Uniformity
     """`at` the levels p, `seen` the coverage."""
 
-    def at(self, level: float) -> Float[np.ndarray, "quantities"]:
+    def at(self, level: float) -> Float[np.ndarray, " quantities"]:
         """Coverage at the nearest level."""
         return self.uniformity.seen[:, np.abs(self.uniformity.at - level).argmin()]
 

@@ -36,8 +36,8 @@ FITTED = "fit to the data"
 class Scaling(NamedTuple):
     """Robust centre and spread of each number."""
 
-    centre: Float[np.ndarray, "numbers"]
-    spread: Float[np.ndarray, "numbers"]
+    centre: Float[np.ndarray, " numbers"]
+    spread: Float[np.ndarray, " numbers"]
 
     def __call__(self, values: Float[np.ndarray, "*rows numbers"]) -> Float[np.ndarray, "*rows numbers"]:
         """a."""
@@ -89,7 +89,7 @@ class Prediction(NamedTuple):
 
     def quantity(
         self, truth: Float[np.ndarray, "datasets dim"], draws: Float[np.ndarray, "datasets draws dim"]
-    ) -> dict[str, tuple[Float[np.ndarray, "datasets"], Float[np.ndarray, "datasets draws"]]]:
+    ) -> dict[str, tuple[Float[np.ndarray, " datasets"], Float[np.ndarray, "datasets draws"]]]:
         """T at the truth and at the draws, by its name, as SBC takes it."""
         return {FITTED: (self.log_density(truth[:, None])[:, 0], self.log_density(draws))}
 

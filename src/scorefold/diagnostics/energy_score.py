@@ -26,7 +26,7 @@ MOST_PAIRED = 1_000
 
 def energy_score(
     truth: Float[np.ndarray, "datasets dim"], draws: Float[np.ndarray, "datasets draws dim"]
-) -> Float[np.ndarray, "datasets"]:
+) -> Float[np.ndarray, " datasets"]:
     """The energy score of posterior draws against the true parameters, for each data set; lower is better.
 
     Take its mean over data sets to compare posteriors. Parameters should be in comparable units, since distances are taken

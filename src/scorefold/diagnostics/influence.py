@@ -25,7 +25,7 @@ class Influence(NamedTuple):
 
     shift: Float[np.ndarray, "n dim"]
     """How far the observation pulls the posterior mean: with it less without it, in posterior sd."""
-    distance: Float[np.ndarray, "n"]
+    distance: Float[np.ndarray, " n"]
     """Over all parameters together."""
 
     @property

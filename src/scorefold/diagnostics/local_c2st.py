@@ -39,9 +39,9 @@ class LocalC2ST(NamedTuple):
     """The test at one data set."""
 
     statistic: float
-    null: Float[np.ndarray, "replicates"]
+    null: Float[np.ndarray, " replicates"]
     p_value: float
-    probability: Float[np.ndarray, "draws"]
+    probability: Float[np.ndarray, " draws"]
     """d at the observed data set's draws: above ½ where the true posterior has more mass than the draws say."""
 
 
@@ -106,7 +106,7 @@ def _judged(
     return np.stack(found)
 
 
-def _summaries(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "datasets c"], Float[np.ndarray, "c"]]:
+def _summaries(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "datasets c"], Float[np.ndarray, " c"]]:
     """The leading principal components of the summaries, with unit variance."""
     scaling = fit_scaling(x.reshape(-1, x.shape[2]))
     both = summaries(np.concatenate([x, x_obs[None]]), scaling)
@@ -136,14 +136,14 @@ def _features(e: Float[np.ndarray, "rows dim"], summary: Float[np.ndarray, "some
 class _Logistic(NamedTuple):
     """A trained classifier."""
 
-    weights: Float[np.ndarray, "features"]
+    weights: Float[np.ndarray, " features"]
 
-    def __call__(self, features: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, "rows"]:
+    def __call__(self, features: Float[np.ndarray, "rows features"]) -> Float[np.ndarray, " rows"]:
         """The probability that a row is a true pair."""
         return _sigmoid(features @ self.weights)
 
 
-def _trained(features: Float[np.ndarray, "rows features"], label: Float[np.ndarray, "rows"]) -> _Logistic:
+def _trained(features: Float[np.ndarray, "rows features"], label: Float[np.ndarray, " rows"]) -> _Logistic:
     """Newton's method on the penalised log loss, which is convex."""
     weights = np.zeros(features.shape[1])
     penalty = np.full(len(weights), RIDGE_PENALTY)

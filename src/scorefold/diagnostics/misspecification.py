@@ -44,11 +44,11 @@ class Misspecification(NamedTuple):
 
     p_value: float
     """For the set, all statistics together; below 5 % in at most 5 % of cases if the model is right."""
-    p_values: Float[np.ndarray, "statistics"]
+    p_values: Float[np.ndarray, " statistics"]
     """Of each statistic alone: far, alone, one number off, one observation off."""
-    p_observations: Float[np.ndarray, "n"]
+    p_observations: Float[np.ndarray, " n"]
     """Of each observation, adjusted for their number."""
-    deviations: Float[np.ndarray, "summaries"]
+    deviations: Float[np.ndarray, " summaries"]
     """Of the summaries, in sd: first the means of every number, then their sds."""
 
     numbers: int
@@ -123,7 +123,7 @@ def _deviations(tests: np.ndarray, reference: np.ndarray, scaling: Scaling) -> F
 
 def _set_statistics(
     deviations: Float[np.ndarray, "datasets summaries"], reference: np.ndarray, scaling: Scaling
-) -> list[Float[np.ndarray, "datasets"]]:
+) -> list[Float[np.ndarray, " datasets"]]:
     """far, alone, one number off."""
     kept = _deviations(reference, reference, scaling)
     covariance = np.cov(kept, rowvar=False).reshape(2 * [kept.shape[1]])

@@ -82,13 +82,13 @@ def _kernel_sum(x: Float[np.ndarray, "x dim"], y: Float[np.ndarray, "y dim"]) ->
 
 
 @jax.jit
-def _kernel_rows(x: Float[Array, "x dim"], y: Float[Array, "y dim"]) -> Float[Array, "x"]:
+def _kernel_rows(x: Float[Array, "x dim"], y: Float[Array, "y dim"]) -> Float[Array, " x"]:
     y_by_parameter = y.T
 
     def row(x_i: Theta) -> Scalar:
         # Summed parameter by parameter: exact at distance 0, unlike |x|² - 2x·y + |y|², and four times as
         # fast as one sum over the last axis.
-        def add(k: Int[Array, ""], distance2: Float[Array, "y"]) -> Float[Array, "y"]:
+        def add(k: Int[Array, ""], distance2: Float[Array, " y"]) -> Float[Array, " y"]:
             return distance2 + jnp.square(x_i[k] - y_by_parameter[k])
 
         distance2 = jax.lax.fori_loop(0, len(x_i), add, jnp.zeros(len(y), y.dtype))

@@ -19,7 +19,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
 
-def mean_shift(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "dim"]:
+def mean_shift(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, " dim"]:
     """How far the mean of the draws is from that of the reference, for each parameter in sd of the reference; 0 is perfect.
 
     Both are (rows, dim). A ScorefoldError says what is wrong with them, if anything is.
@@ -31,7 +31,7 @@ def mean_shift(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "dim
     return (draws.mean(0) - reference.mean(0)) / spread(reference)
 
 
-def sd_ratio(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, "dim"]:
+def sd_ratio(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, " dim"]:
     """The sd of the draws over that of the reference, for each parameter; 1 is perfect, below 1 over-confident.
 
     Both are (rows, dim). A ScorefoldError says what is wrong with them, if anything is.
@@ -56,7 +56,7 @@ def clouds(
     return draws, reference
 
 
-def spread(reference: Float[np.ndarray, "reference dim"]) -> Float[np.ndarray, "dim"]:
+def spread(reference: Float[np.ndarray, "reference dim"]) -> Float[np.ndarray, " dim"]:
     """The standard deviation of each parameter of the reference, which must not be zero."""
     sd = reference.std(0, ddof=1)
     # The mean of equal numbers may be off by one rounding, so a constant column need not have sd exactly 0.

@@ -42,15 +42,15 @@ Pooled = Int[np.ndarray, "datasets pooled quantities"]
 class Uniformity(NamedTuple):
     """How uniform the ranks are, quantity by quantity and in total."""
 
-    at: Float[np.ndarray, "cuts"]
+    at: Float[np.ndarray, " cuts"]
     """Where the empirical distribution is looked at, between 0 and 1."""
     seen: Float[np.ndarray, "quantities cuts"]
     """The share of ranks below."""
-    low: Float[np.ndarray, "cuts"]
-    high: Float[np.ndarray, "cuts"]
+    low: Float[np.ndarray, " cuts"]
+    high: Float[np.ndarray, " cuts"]
     """The band: all lines stay within it with probability 95 % if the posterior is right."""
-    gamma: Float[np.ndarray, "quantities"]
-    p_values: Float[np.ndarray, "quantities"]
+    gamma: Float[np.ndarray, " quantities"]
+    p_values: Float[np.ndarray, " quantities"]
     """Adjusted for their number: the smallest is below 5 % in 5 % of cases if the posterior is right."""
 
     @property
@@ -141,7 +141,7 @@ def checked_draws(
     return truth, draws
 
 
-def _cuts(pooled: int) -> Int[np.ndarray, "cuts"]:
+def _cuts(pooled: int) -> Int[np.ndarray, " cuts"]:
     """Ranks below which to count: all of them, or evenly spaced ones."""
     return np.unique(np.round(np.linspace(0, pooled, min(MOST_CUTS, pooled - 1) + 2)[1:-1]).astype(int))
 
@@ -154,7 +154,9 @@ def _tails(datasets: int, pooled: int) -> Float[np.ndarray, "cuts counts"]:
     return 2 * np.minimum(binomial.cdf(k), binomial.sf(k - 1))
 
 
-def _counts(ranks: Int[np.ndarray, "quantities datasets"], cuts: Int[np.ndarray, "cuts"]) -> Int[np.ndarray, "quantities cuts"]:
+def _counts(
+    ranks: Int[np.ndarray, "quantities datasets"], cuts: Int[np.ndarray, " cuts"]
+) -> Int[np.ndarray, "quantities cuts"]:
     """How many ranks are below each cut."""
     quantities = len(ranks)
     place = np.searchsorted(cuts, ranks, side="right") + (len(cuts) + 1) * np.arange(quantities)[:, None]
@@ -164,6 +166,6 @@ def _counts(ranks: Int[np.ndarray, "quantities datasets"], cuts: Int[np.ndarray,
 
 def _gamma(
     counts: Int[np.ndarray, "quantities cuts"], tails: Float[np.ndarray, "cuts counts"]
-) -> Float[np.ndarray, "quantities"]:
+) -> Float[np.ndarray, " quantities"]:
     """How unusual each quantity is at its most unusual place."""
     return tails[np.arange(tails.shape[0]), counts].min(axis=1)

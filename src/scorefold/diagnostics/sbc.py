@@ -32,13 +32,13 @@ class SBC(NamedTuple):
     """From 0 to `draws`."""
     draws: int
     uniformity: Uniformity
-    low_by: Float[np.ndarray, "quantities"]
+    low_by: Float[np.ndarray, " quantities"]
     """How much too low the posterior is centred, in its own sd: the mean of z."""
-    sd_ratio: Float[np.ndarray, "quantities"]
+    sd_ratio: Float[np.ndarray, " quantities"]
     """The posterior's sd over the right one: 1 / sd of z. It cannot be seen to be below about 0.4, nor above 100."""
 
     @property
-    def p_values(self) -> Float[np.ndarray, "quantities"]:
+    def p_values(self) -> Float[np.ndarray, " quantities"]:
         """Adjusted for the number of quantities."""
         return self.uniformity.p_values
 
@@ -48,7 +48,7 @@ class SBC(NamedTuple):
         return self.uniformity.p_value
 
 
-Quantity = tuple[Float[np.ndarray, "datasets"], Float[np.ndarray, "datasets draws"]]
+Quantity = tuple[Float[np.ndarray, " datasets"], Float[np.ndarray, "datasets draws"]]
 """Its value at the true parameters and at the draws."""
 
 

@@ -74,7 +74,7 @@ def _directions(dim: int, count: int, rng: np.random.Generator) -> Float[np.ndar
 
 def _squared_wasserstein(
     x: Float[np.ndarray, "x directions"], y: Float[np.ndarray, "y directions"]
-) -> Float[np.ndarray, "directions"]:
+) -> Float[np.ndarray, " directions"]:
     """W₂² of each column pair, sorted: the quantile functions are constant between the levels i/a and j/b."""
     a, b = len(x), len(y)
     # In units of 1/(ab) the levels are whole numbers, which no rounding can put in the wrong order.

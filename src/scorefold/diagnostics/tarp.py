@@ -19,7 +19,7 @@ from scorefold.types import Float
 class TARP(NamedTuple):
     """Expected coverage at every level, and the test."""
 
-    closer: Float[np.ndarray, "datasets"]
+    closer: Float[np.ndarray, " datasets"]
     """The share f of draws that are closer to the reference point than the truth."""
     uniformity: Uniformity
     """`at` the levels p, `seen` the expected coverage."""

@@ -54,7 +54,7 @@ class Verdicts(NamedTuple):
         return "\n".join([self.overall.words, *(f"{one.name}: {one.words}" for one in self.each)])
 
 
-def verdicts(found: SBC, contraction: Float[np.ndarray, "dim"]) -> Verdicts:
+def verdicts(found: SBC, contraction: Float[np.ndarray, " dim"]) -> Verdicts:
     """Put the result of SBC in words.
 
     Args:
@@ -94,7 +94,7 @@ def _width(ratio: float, narrowest: float) -> str:
     return f"{'over' if ratio < 1 else 'under'}-confident by about {off}%"
 
 
-def _overall(found: SBC, each: tuple[Verdict, ...], contraction: Float[np.ndarray, "dim"]) -> Verdict:
+def _overall(found: SBC, each: tuple[Verdict, ...], contraction: Float[np.ndarray, " dim"]) -> Verdict:
     wrong = [one for one in each if not one.good]
     parameters = [one for one in wrong if one.name in found.names[: found.parameters]]
     datasets = len(found.ranks)

@@ -99,7 +99,7 @@ class AbcPosterior(Posterior):
     standardize: Standardize
     u: Float[np.ndarray, "cases dim"]
     x: Float[np.ndarray, "cases set x"]
-    sizes: Int[np.ndarray, "cases"]
+    sizes: Int[np.ndarray, " cases"]
     shape: tuple[int, ...]
     history: None = None
     made: Made | None = None

@@ -42,7 +42,7 @@ class GaussianProposal:
         root: A, a square root of the covariance, not singular.
     """
 
-    mean: Float[np.ndarray, "dim"]
+    mean: Float[np.ndarray, " dim"]
     root: Float[np.ndarray, "dim dim"]
     """A"""
 
@@ -107,8 +107,8 @@ class TruncatedProposal:
 
     axes: Float[np.ndarray, "dim dim"]
     """V, orthogonal; one axis a column"""
-    low: Float[np.ndarray, "dim"]
-    high: Float[np.ndarray, "dim"]
+    low: Float[np.ndarray, " dim"]
+    high: Float[np.ndarray, " dim"]
 
     farthest = LARGEST_W
 

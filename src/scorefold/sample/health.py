@@ -35,17 +35,17 @@ class Info(NamedTuple):
         ('gamma', 'step', 'q', 'stein', 'drift')
     """
 
-    gamma: Float[Array, "levels"]
-    step: Float[Array, "levels"]
+    gamma: Float[Array, " levels"]
+    step: Float[Array, " levels"]
     """Mean squared length of the noise added in a step, per dimension."""
-    q: Float[Array, "levels"]
-    stein: Float[Array, "levels"]
-    drift: Float[Array, "levels"]
+    q: Float[Array, " levels"]
+    stein: Float[Array, " levels"]
+    drift: Float[Array, " levels"]
     diverged: Array
     """Draws or their scores are not finite, or draws beyond 15 prior sd."""
     converged: Array
     """The identities hold at the last level, up to what this many draws can show."""
-    acceptance: Float[Array, "levels"] | None = None
+    acceptance: Float[Array, " levels"] | None = None
     """Of a Metropolis sampler's proposals."""
     projected: float = 0.0
     """Share of the sets whose pilot draws were wider than the prior, so that the GAUSS rule cut their covariance.

@@ -15,7 +15,7 @@ from scorefold.types import Array, Cloud, Float, Key
 
 
 def finish(
-    score: Score, levels: Level, u: Cloud, keys: tuple[Key, Key], step: Float[Array, "levels"], checks: Identities
+    score: Score, levels: Level, u: Cloud, keys: tuple[Key, Key], step: Float[Array, " levels"], checks: Identities
 ) -> tuple[Cloud, Info]:
     """Take a cloud at the lowest level to no noise at all, and conclude the run: the draws and the `Info`; `checks` are those
     of the levels above.

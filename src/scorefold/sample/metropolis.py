@@ -136,7 +136,7 @@ def _move(
     def ahead(u: Cloud, s: Cloud) -> Cloud:
         return u + (1 - a) * (s @ root) @ root.T
 
-    def log_q(to: Cloud, u: Cloud, s: Cloud) -> Float[Array, "half"]:
+    def log_q(to: Cloud, u: Cloud, s: Cloud) -> Float[Array, " half"]:
         return -jnp.sum(((to - ahead(u, s)) @ inverse.T) ** 2 / (2 * (1 - a**2)), axis=1)
 
     u, s, value = state.u[half], state.score[half], state.value[half]

@@ -137,7 +137,7 @@ def preconditioner(u: Cloud, s: Cloud, key: Key) -> Float[Array, "dim dim"]:
     return lower @ (vectors * jnp.sqrt(jnp.clip(variances, JITTER, LARGEST_VARIANCE)))
 
 
-def neighbours(v: Cloud, key: Key) -> Int[Array, "draws"]:
+def neighbours(v: Cloud, key: Key) -> Int[Array, " draws"]:
     """The index of a near neighbour for every draw: the nearest of a few other draws that are picked at random."""
     count = len(v)
     others = (jnp.arange(count)[:, None] + jax.random.randint(key, (1, CANDIDATES), 1, count)) % count

@@ -43,9 +43,9 @@ class Fitted(NamedTuple):
     """The draws of the fitted Gaussian, and what tells whether it is close to the posterior."""
 
     u: Cloud
-    bound: Float[Array, "steps"]
+    bound: Float[Array, " steps"]
     """The evidence lower bound in training, up to the log density's constant."""
-    log_weights: Float[Array, "weighed"]
+    log_weights: Float[Array, " weighed"]
 
 
 def variational(log_density: Callable[[Theta], Scalar], dim: int, draws: int, steps: int, key: Key) -> Fitted:
@@ -80,7 +80,7 @@ def variational(log_density: Callable[[Theta], Scalar], dim: int, draws: int, st
     return Fitted(q.sample(key_draws, (draws,)), -losses, log_weights)
 
 
-def tail_shape(log_weights: Float[np.ndarray, "weighed"]) -> float:
+def tail_shape(log_weights: Float[np.ndarray, " weighed"]) -> float:
     """The generalised Pareto shape k̂ of the tail of the importance weights, below 0.7 for a good fit; infinite where a weight
     is not a number.
     """

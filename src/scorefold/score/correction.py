@@ -19,8 +19,8 @@ from scorefold.types import Array, Cloud, Float, Scalar
 class Correction(eqx.Module):
     """Gate and mean at a few levels, linear in t between them."""
 
-    t: Float[Array, "knots"]
-    gate: Float[Array, "knots"]
+    t: Float[Array, " knots"]
+    gate: Float[Array, " knots"]
     offset: Float[Array, "knots dim"]
     slope: Float[Array, "knots dim dim"]
 
@@ -41,7 +41,7 @@ class Correction(eqx.Module):
         """The fraction of the residual to keep."""
         return self._at(self.gate, t)
 
-    def potential_at(self, u: Cloud, t: Scalar) -> Float[Array, "draws"]:
+    def potential_at(self, u: Cloud, t: Scalar) -> Float[Array, " draws"]:
         """What b(u) is the gradient of, where the slope is symmetric."""
         return u @ self._at(self.offset, t) + jnp.einsum("nd,de,ne->n", u, self._at(self.slope, t), u) / 2
 

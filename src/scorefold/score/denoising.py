@@ -35,7 +35,7 @@ class Fixed(NamedTuple):
     base: GaussianBase | None
 
 
-def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, "dim"]) -> Scalar:
+def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:
     """Denoising loss of one case at one level, averaged over ±noise."""
     embedded = model.embed(x, size)
     sigma = jnp.sqrt(1 - level.gamma)

@@ -33,7 +33,7 @@ from scorefold.score.resmlp import Linear
 from scorefold.types import Array, Float, Key
 
 Shape = tuple[int, ...]
-Vector = Float[Array, "out"]
+Vector = Float[Array, " out"]
 
 MOST_CHANNELS = 8
 """An array of two axes whose last is no longer than this is taken for a series of so many channels, else for an image."""

@@ -39,7 +39,7 @@ class ScoreEnsemble(eqx.Module):
         """One member as a model of its own."""
         return ScoreModel(network, self.standardize, self.base)
 
-    def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, "sets"], count: Int[Array, ""]) -> "EnsembleSets":
+    def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, " sets"], count: Int[Array, ""]) -> "EnsembleSets":
         """Everything that depends on the observations alone, chunk by chunk; sizes are s and s+1 for some s."""
 
         def one(network: ScoreNetwork, x: Array, size: Array) -> Embedded:
@@ -94,13 +94,13 @@ class EnsembleSets(SetScores):
     ensemble: ScoreEnsemble
     join: Float[Array, "members sets width"]
     mean: Float[Array, "sets dim"]
-    sizes: Int[Array, "sizes"]
+    sizes: Int[Array, " sizes"]
     """The one or two sizes that there are."""
-    which: Int[Array, "sets"]
+    which: Int[Array, " sets"]
     """Which of them a set has."""
     count: Int[Array, ""]
     precision: Float[Array, "groups dim dim"] | None
-    group: Int[Array, "sets"]
+    group: Int[Array, " sets"]
     empty: "EnsembleSets | None"
     """The empty set, where the prior is learned."""
 
@@ -112,7 +112,7 @@ class EnsembleSets(SetScores):
         """The same sets, each with a precision of its own."""
         return replace(self, precision=precision, group=jnp.arange(len(self.which)))
 
-    def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "EnsembleSets":
+    def pick(self, index: Int[Array, " some"], count: Int[Array, ""]) -> "EnsembleSets":
         """Only the sets at `index`."""
         return replace(
             self,
@@ -139,7 +139,7 @@ class EnsembleSets(SetScores):
         return u, jax.lax.map(parts, self.ensemble.network)
 
     def chunk(
-        self, prepared: tuple[Cloud, Float[Array, "members sizes draws width"]], level: Level, index: Int[Array, "chunk"]
+        self, prepared: tuple[Cloud, Float[Array, "members sizes draws width"]], level: Level, index: Int[Array, " chunk"]
     ) -> Float[Array, "chunk draws dim"]:
         """The scores of the sets at `index`."""
         u, parts = prepared
@@ -160,13 +160,13 @@ class EnsembleSets(SetScores):
             score = score + jnp.einsum("jnd,jde->jne", off, self._matrices(-1.0, level)[which])
         return score if ensemble.correction is None else score - ensemble.correction.mean_at(u, level.t)
 
-    def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+    def log_densities(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """Σ_j of the conservative networks' energies."""
         parts, ensemble = self.prepare(u, level)[1], self.ensemble
         scale = residual_scale(level, ensemble.base is not None) * self._gate(level)
         precision = self._matrices(-1.0, level)
 
-        def add(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Float[Array, "draws"]:
+        def add(index: Int[Array, " chunk"], real: Float[Array, " chunk"]) -> Float[Array, " draws"]:
             each = scale * self._outputs(parts, level, index)[..., 0]
             if ensemble.base is not None:
                 off = jnp.sqrt(level.gamma) * self.mean[index][:, None] - u
@@ -176,7 +176,7 @@ class EnsembleSets(SetScores):
         summed = self.over_chunks(len(u), add)
         return summed if ensemble.correction is None else summed - self.count * ensemble.correction.potential_at(u, level.t)
 
-    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """log p_t(u)."""
         return -jnp.sum(u**2, axis=1) / 2 if self.empty is None else self.empty.log_densities(u, level)
 
@@ -191,7 +191,7 @@ class EnsembleSets(SetScores):
             return jnp.broadcast_to(jnp.eye(self.mean.shape[1]), (len(self.sizes), *2 * self.mean.shape[1:]))
         return jax.vmap(lambda size: base.matrix(power, level.gamma, size))(self.sizes)
 
-    def _outputs(self, parts: Array, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws out"]:
+    def _outputs(self, parts: Array, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk draws out"]:
         """The members' mean f (or φ) for the sets at `index`."""
         which = self.which[index]
         z = jnp.einsum("jd,jde->je", jnp.sqrt(level.gamma) * self.mean[index], self._matrices(-0.5, level)[which])

@@ -46,7 +46,7 @@ class GaussianBase(eqx.Module):
         good = bool(jnp.all((self.variances > 0) & (self.variances <= 1)))
         return "" if good else "variances should be above 0 and at most 1"
 
-    def mean(self, x_mean: Float[Array, "x"], size: Int[Array, ""]) -> Float[Array, "dim"]:
+    def mean(self, x_mean: Float[Array, " x"], size: Int[Array, ""]) -> Float[Array, " dim"]:
         """μ(X)."""
         return self._of(self.weight, size) @ x_mean + self._of(self.offset, size)
 
@@ -55,7 +55,7 @@ class GaussianBase(eqx.Module):
         vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
         return (vectors * (gamma * variances + 1 - gamma) ** power) @ vectors.T
 
-    def times(self, v: Float[Array, "dim"], power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim"]:
+    def times(self, v: Float[Array, " dim"], power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, " dim"]:
         """(γ R + (1-γ) I)^power v."""
         vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
         return vectors @ ((v @ vectors) * (gamma * variances + 1 - gamma) ** power)

@@ -36,9 +36,9 @@ from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 class Embedded(NamedTuple):
     """What the score needs of one set of observations, computed once for a whole run."""
 
-    join: Float[Array, "width"]
+    join: Float[Array, " width"]
     """The set's share of the join: embedded observations and set size."""
-    mean: Float[Array, "dim"]
+    mean: Float[Array, " dim"]
     """The Gaussian base's mean μ(X); zero without a base."""
     size: Int[Array, ""]
 
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
     """What to do with an observation before the residual MLP sees it."""
 
 
-def positional(t: Scalar, width: int) -> Float[Array, "width"]:
+def positional(t: Scalar, width: int) -> Float[Array, " width"]:
     """Sines and cosines of t at wavelengths from 2π to 10,000·2π."""
     angles = t * jnp.exp(-jnp.log(1e4) * jnp.arange(width // 2) / (width // 2))
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)])
@@ -111,10 +111,10 @@ class ScoreNetwork(eqx.Module):
             out = jax.tree.map(jnp.zeros_like, out)
         self.out = out
 
-    def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Float[Array, "width"]:
+    def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Float[Array, " width"]:
         """The set's share of the join, from standardised observations, of which the first `size` count."""
 
-        def one(x: Observation) -> Float[Array, "width"]:
+        def one(x: Observation) -> Float[Array, " width"]:
             seen = x if self.embedding is None else self.embedding(x.reshape(self.shape.observation))
             return self.x_mlp(seen)
 
@@ -123,15 +123,15 @@ class ScoreNetwork(eqx.Module):
         one_hot = jax.nn.one_hot(size - 1, self.shape.largest_set)
         return self.from_x(pooled) + self.from_size(one_hot)
 
-    def theta_part(self, theta: Theta, t: Scalar) -> Float[Array, "width"]:
+    def theta_part(self, theta: Theta, t: Scalar) -> Float[Array, " width"]:
         """The share of u and t in the join."""
         return self.from_theta(self.theta_mlp(theta)) + self.from_t(positional(t, self.shape.width))
 
-    def z_part(self, z: Theta) -> Float[Array, "width"]:
+    def z_part(self, z: Theta) -> Float[Array, " width"]:
         """The share of z in the join; zero without a base."""
         return jnp.zeros(self.shape.width) if self.from_z is None else self.from_z(z)
 
-    def head(self, join: Float[Array, "width"]) -> Float[Array, "out"]:
+    def head(self, join: Float[Array, " width"]) -> Float[Array, " out"]:
         """From the join to f (or φ)."""
         h = jax.nn.silu(join)
         for block in self.blocks:

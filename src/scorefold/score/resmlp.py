@@ -21,14 +21,14 @@ class Linear(eqx.Module):
     """x ↦ x W + b, with W stored as (in, out): batched, this is one plain matrix product without a transpose."""
 
     weight: Float[Array, "in out"]
-    bias: Float[Array, "out"] | None
+    bias: Float[Array, " out"] | None
 
     def __init__(self, size_in: int, size_out: int, *, use_bias: bool = True, key: Key):
         limit = size_in**-0.5
         self.weight = jax.random.uniform(key, (size_in, size_out), minval=-limit, maxval=limit)
         self.bias = jnp.zeros(size_out) if use_bias else None
 
-    def __call__(self, x: Float[Array, "in"]) -> Float[Array, "out"]:
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """Apply."""
         y = x @ self.weight
         return y if self.bias is None else y + self.bias
@@ -44,7 +44,7 @@ class Block(eqx.Module):
         self.norm = eqx.nn.LayerNorm(width)
         self.linear = Linear(width, width, key=key)
 
-    def __call__(self, h: Float[Array, "width"]) -> Float[Array, "width"]:
+    def __call__(self, h: Float[Array, " width"]) -> Float[Array, " width"]:
         """Apply."""
         return h + jax.nn.silu(self.linear(self.norm(h)))
 
@@ -62,7 +62,7 @@ class ResMLP(eqx.Module):
         self.blocks = tuple(Block(width, key=k) for k in keys[1:])
         self.norm = eqx.nn.LayerNorm(width)
 
-    def __call__(self, x: Float[Array, "in"]) -> Float[Array, "width"]:
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " width"]:
         """Apply."""
         h = self.first(x)
         for block in self.blocks:

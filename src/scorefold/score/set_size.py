@@ -128,7 +128,7 @@ class _Cuts(NamedTuple):
 
     places: Int[Array, "sets set"]
     """Which observations go to which set; sets are padded."""
-    sizes: Int[Array, "sets"]
+    sizes: Int[Array, " sets"]
     number: Int[Array, ""]
     """How many sets are real."""
 
@@ -143,7 +143,7 @@ def _cuts(sizes: np.ndarray, largest: int) -> _Cuts:
 
 
 @jax.jit
-def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Level, cuts: _Cuts) -> Float[Array, "cases"]:
+def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Level, cuts: _Cuts) -> Float[Array, " cases"]:
     """H of each case (u, x, judge) with its observations cut into sets; no more chunks are computed than the sets need."""
     places, sizes, count = cuts
     n = jnp.sum(jnp.where(jnp.arange(len(sizes)) < count, sizes, 0))

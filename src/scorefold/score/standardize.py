@@ -47,17 +47,17 @@ STRAIGHT = {LOG: 1e-3, ASINH: 2e-2, RANKS: 0.05}
 class Straight(eqx.Module):
     """f, feature by feature."""
 
-    kind: Int[Array, "x"]
+    kind: Int[Array, " x"]
     """Index into KINDS."""
-    shift: Float[Array, "x"]
-    unit: Float[Array, "x"]
+    shift: Float[Array, " x"]
+    unit: Float[Array, " x"]
     """asinh((x - shift) / unit); below `unit` the logarithm is its tangent."""
-    slope: Float[Array, "x"]
+    slope: Float[Array, " x"]
     breaks: Float[Array, "x knots"]
     bends: Float[Array, "x knots"]
     """The broken line over a = asinh(…): slope · a + Σ_k bends_k max(a - breaks_k, 0)."""
 
-    def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
+    def __call__(self, x: Float[Array, " x"]) -> Float[Array, " x"]:
         """f(x)."""
         log = jnp.log(jnp.maximum(x, self.unit)) + jnp.minimum(x - self.unit, 0.0) / self.unit
         asinh = jnp.arcsinh((x - self.shift) / self.unit)
@@ -68,12 +68,12 @@ class Straight(eqx.Module):
 class Standardize(eqx.Module):
     """A fixed map of one observation's features."""
 
-    centre: Float[Array, "x"]
-    scale: Float[Array, "x"]
+    centre: Float[Array, " x"]
+    scale: Float[Array, " x"]
     straight: Straight | None = None
     """f; x itself where there is none."""
 
-    def __call__(self, x: Float[Array, "x"]) -> Float[Array, "x"]:
+    def __call__(self, x: Float[Array, " x"]) -> Float[Array, " x"]:
         """Apply."""
         z = jnp.clip(((x if self.straight is None else self.straight(x)) - self.centre) / self.scale, -LARGEST_Z, LARGEST_Z)
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)

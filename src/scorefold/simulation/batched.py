@@ -8,7 +8,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.types import Array, Callable, Float
 
 Thetas = Float[Array, "batch dim"]
-Keys = Key[Array, "batch"]
+Keys = Key[Array, " batch"]
 Observations = Float[Array, "batch ..."]
 
 

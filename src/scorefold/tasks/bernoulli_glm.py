@@ -86,7 +86,7 @@ def log_likelihood(theta: Theta, x: Observation) -> Scalar:
     return jnp.sum(theta * x) - jnp.sum(jax.nn.softplus(_times(V, theta)))
 
 
-def _times(matrix: np.ndarray, vector: Float[Array, "columns"]) -> Float[Array, "rows"]:
+def _times(matrix: np.ndarray, vector: Float[Array, " columns"]) -> Float[Array, " rows"]:
     """The product, in the vector's precision."""
     return jnp.matmul(jnp.asarray(matrix, vector.dtype), vector, precision=PRECISION)
 

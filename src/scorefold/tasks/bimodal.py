@@ -43,7 +43,7 @@ PAIRS_AT_ONCE = 2**21
 
 Points = Float[np.ndarray, "points 2"]
 Observations = Float[np.ndarray, "obs 2"]
-PerPoint = Float[np.ndarray, "points"]
+PerPoint = Float[np.ndarray, " points"]
 
 
 def simulate_one(theta: Theta, key: Key) -> Observation:

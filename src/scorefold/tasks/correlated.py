@@ -55,7 +55,7 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return theta + A * jax.random.normal(key_common) + B * jax.random.normal(key_own, (DIM,))
 
 
-def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
+def numpy_simulator(theta: Float[np.ndarray, " dim"], rng: np.random.Generator) -> Float[np.ndarray, " dim"]:
     """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
 
     It agrees with `simulate_one` in distribution, not draw by draw.
@@ -104,7 +104,7 @@ single_score.defjvp(_single_score_jvp, symbolic_zeros=True)
 class _GivenZ(NamedTuple):
     """At the nodes of z."""
 
-    log_p: Float[Array, "z"]
+    log_p: Float[Array, " z"]
     """The outer integrand's logarithm, without φ(u)"""
     log_step: Scalar
     slope: Float[Array, "z dim"]
@@ -138,7 +138,7 @@ def _given_z(u: Theta, x: Observation, gamma: Scalar) -> _GivenZ:
     return _GivenZ(log_p, jnp.log(sd), slope, curvature)
 
 
-def _where_z_is(theta: Float[Array, "dim nodes"], weights: Float[Array, "nodes"], x: Observation) -> tuple[Scalar, Scalar]:
+def _where_z_is(theta: Float[Array, "dim nodes"], weights: Float[Array, " nodes"], x: Observation) -> tuple[Scalar, Scalar]:
     """Mean and sd of z as if every θ_i were Gaussian. The integral does not depend on them, so its gradient need not either."""
     mean = theta @ weights
     variance = B**2 + jnp.maximum(theta**2 @ weights - mean**2, 0.0)
@@ -161,13 +161,15 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     return np.clip(m + b * cut_normal.quantile((-1 - m) / b, (1 - m) / b, rng.uniform(size=m.shape)), -1, 1)
 
 
-def log_factor(z: Float[np.ndarray, "grid"], mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.ndarray, "grid"]:
+def log_factor(
+    z: Float[np.ndarray, " grid"], mean: Float[np.ndarray, " dim"], a: float, b: float
+) -> Float[np.ndarray, " grid"]:
     """log p(z|x̄) at the points of a grid, up to a constant, for the mean x̄ and the noise's shares a and b."""
     m = mean - a * z[:, None]
     return np.sum(cut_normal.log_mass((-1 - m) / b, (1 - m) / b), axis=1) - z**2 / 2
 
 
-def _grid_of_z(mean: Float[np.ndarray, "dim"], a: float, b: float) -> Float[np.ndarray, "grid"]:
+def _grid_of_z(mean: Float[np.ndarray, " dim"], a: float, b: float) -> Float[np.ndarray, " grid"]:
     """Around the mode, which a concave function has next to the best point of any grid that covers it."""
     outside = np.maximum(np.abs(mean) - 1, 0)
     # The slope of log F_i is at most (its distance outside + b) / b² in m_i, and that of log φ is -z.

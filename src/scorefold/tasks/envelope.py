@@ -23,7 +23,7 @@ SPLIT = 0.9
 MOST_BOXES = 400_000
 
 Points = Float[np.ndarray, "points dim"]
-PerPoint = Float[np.ndarray, "points"]
+PerPoint = Float[np.ndarray, " points"]
 LogDensity = Callable[[Points], PerPoint]
 Bound = Callable[[Points, Points], PerPoint]
 """(lower corners, upper corners) to a number that the log density does not exceed between them."""

@@ -73,7 +73,7 @@ class ExactSets(SetScores):
 
     x: Float[Array, "sets x"]
     count: Int[Array, ""]
-    group: Int[Array, "sets"]
+    group: Int[Array, " sets"]
     precision: Float[Array, "groups dim dim"] | None
     single_score: SingleScore = eqx.field(static=True)
     single_log_density: SingleLogDensity = eqx.field(static=True)
@@ -82,7 +82,7 @@ class ExactSets(SetScores):
         """The draws themselves, as nothing can be shared among observations here."""
         return u
 
-    def chunk(self, prepared: Cloud, level: Level, index: Int[Array, "chunk"]) -> Float[Array, "chunk draws dim"]:
+    def chunk(self, prepared: Cloud, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk draws dim"]:
         """The exact scores of the observations at `index`, at all draws, as an array (chunk, draws, dim)."""
         return self._pairs(self.single_score, prepared, level, index)
 
@@ -90,16 +90,16 @@ class ExactSets(SetScores):
         """The score of N(0, I) at the draws, which is -u whatever the level."""
         return -u
 
-    def log_densities(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+    def log_densities(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """Σ_j log p_t(u | x_j) at every draw, over the real observations and up to a constant."""
 
-        def add(index: Int[Array, "chunk"], real: Float[Array, "chunk"]) -> Float[Array, "draws"]:
+        def add(index: Int[Array, " chunk"], real: Float[Array, " chunk"]) -> Float[Array, " draws"]:
             values = self._pairs(self.single_log_density, u, level, index)
             return jnp.sum(jnp.where(real > 0, values.T, 0.0), axis=1)
 
         return self.over_chunks(len(u), add)
 
-    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, "draws"]:
+    def prior_log_density(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """The log density of N(0, I) at every draw, up to a constant, whatever the level."""
         return -jnp.sum(u**2, axis=1) / 2
 
@@ -107,7 +107,7 @@ class ExactSets(SetScores):
         """The same observations, each with a precision of its own in place of a shared one."""
         return replace(self, group=jnp.arange(len(self.x)), precision=precision)
 
-    def pick(self, index: Int[Array, "some"], count: Int[Array, ""]) -> "ExactSets":
+    def pick(self, index: Int[Array, " some"], count: Int[Array, ""]) -> "ExactSets":
         """Only the observations at `index`, of which the first `count` are real."""
         return replace(self, x=self.x[index], count=count, group=self.group[index])
 
@@ -116,7 +116,7 @@ class ExactSets(SetScores):
         return max(1, _pairs_at_once() // draws)
 
     def _pairs(
-        self, function: Callable[..., Array], u: Cloud, level: Level, index: Int[Array, "chunk"]
+        self, function: Callable[..., Array], u: Cloud, level: Level, index: Int[Array, " chunk"]
     ) -> Float[Array, "chunk draws ..."]:
         """A function of (u, x, γ) at all draws and the observations at `index`, a few draws at a time."""
         x = jnp.take(self.x, index, axis=0, mode="clip")  # the last chunk may reach beyond the padding
@@ -159,7 +159,7 @@ def _pairs_at_once() -> int:
     return PAIRS_AT_ONCE.get(jax.default_backend(), PAIRS_AT_ONCE["cpu"])
 
 
-def _log_joint(mixture: GaussianMixture, theta: Theta) -> Float[Array, "components"]:
+def _log_joint(mixture: GaussianMixture, theta: Theta) -> Float[Array, " components"]:
     """log w_c + log N(θ | μ_c, diag v_c)."""
     log_normal = jax.scipy.stats.norm.logpdf(theta, mixture.means, jnp.sqrt(mixture.variances))
     return mixture.log_weights + log_normal.sum(-1)

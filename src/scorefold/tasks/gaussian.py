@@ -32,7 +32,7 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return theta + jnp.sqrt(VARIANCES) * jax.random.normal(key, (DIM,))
 
 
-def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
+def numpy_simulator(theta: Float[np.ndarray, " dim"], rng: np.random.Generator) -> Float[np.ndarray, " dim"]:
     """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
 
     It agrees with `simulate_one` in distribution, not draw by draw.

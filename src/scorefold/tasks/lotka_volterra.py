@@ -41,7 +41,7 @@ def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
     return alpha - beta * jnp.exp(y[1]), -gamma + delta * jnp.exp(y[0])
 
 
-def log_species(theta: Theta) -> Float[Array, "x"]:
+def log_species(theta: Theta) -> Float[Array, " x"]:
     """log X at the observed times, then log Y, for one θ, both clipped to the bounds of this task."""
     return jnp.clip(ode.solve(field, START, TIMES, theta), SMALLEST_LOG_SPECIES, LARGEST_LOG_SPECIES).ravel()
 

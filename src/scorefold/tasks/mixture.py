@@ -52,7 +52,7 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return theta + jnp.sqrt(scale * VARIANCES) * jax.random.normal(key_noise, (DIM,))
 
 
-def numpy_simulator(theta: Float[np.ndarray, "dim"], rng: np.random.Generator) -> Float[np.ndarray, "dim"]:
+def numpy_simulator(theta: Float[np.ndarray, " dim"], rng: np.random.Generator) -> Float[np.ndarray, " dim"]:
     """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
 
     It agrees with `simulate_one` in distribution, not draw by draw.
@@ -134,7 +134,7 @@ def gibbs(key: Key, x: Float[Array, "obs dim"], start: Theta, sweeps: int) -> Th
     return jax.lax.scan(sweep, start, jax.random.split(key, sweeps))[0]
 
 
-def log_odds_narrow(theta: Theta, x: Float[Array, "obs dim"]) -> Float[Array, "obs"]:
+def log_odds_narrow(theta: Theta, x: Float[Array, "obs dim"]) -> Float[Array, " obs"]:
     """For every observation, the log odds that it came from the narrow component rather than the wide one, given θ."""
     # |x_j - θ|² under Σ⁻¹ by a matrix product, over all chains at once.
     white_x, white_theta = x / np.sqrt(VARIANCES), theta / np.sqrt(VARIANCES)
@@ -143,7 +143,7 @@ def log_odds_narrow(theta: Theta, x: Float[Array, "obs dim"]) -> Float[Array, "o
     return 0.5 * (DIM * np.log(SCALES[0] / SCALES[1]) - distance * (1 / SCALES[1] - 1 / SCALES[0]))
 
 
-def _conjugate_draw(key: Key, x: Float[Array, "obs dim"], inverse: Float[Array, "obs"]) -> Theta:
+def _conjugate_draw(key: Key, x: Float[Array, "obs dim"], inverse: Float[Array, " obs"]) -> Theta:
     """θ | z, x for the inverse factors 1/s_{z_j}."""
     precision = 1 + inverse.sum() / VARIANCES
     mean = jnp.matmul(inverse, x, precision=PRECISION) / VARIANCES / precision

@@ -55,7 +55,7 @@ AT_ONCE = (256, 2048)
 """Parameters solved together for the reference, few or many: every size is a compilation."""
 
 Pair = Float[np.ndarray, "points 2"]
-PerPoint = Float[np.ndarray, "points"]
+PerPoint = Float[np.ndarray, " points"]
 Shares = Float[np.ndarray, "points times"]
 
 
@@ -66,7 +66,7 @@ def field(t: Any, y: ode.Pair, theta: Theta) -> ode.Pair:
     return -beta * jnp.exp(log_i), beta * jnp.exp(log_s) - gamma
 
 
-def log_infected(theta: Theta) -> Float[Array, "times"]:
+def log_infected(theta: Theta) -> Float[Array, " times"]:
     """log I, the logarithm of the infected share of the population, at the observed times for one θ."""
     return ode.solve(field, START, TIMES, theta)[1]
 
@@ -80,7 +80,7 @@ def simulate_one(theta: Theta, key: Key) -> Observation:
     return jnp.where(jnp.isnan(share), jnp.nan, infected)
 
 
-def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, "times"]:
+def numpy_simulator(theta: Float[np.ndarray, "2"], rng: np.random.Generator) -> Float[np.ndarray, " times"]:
     """Simulate one observation at θ with NumPy and SciPy alone, as a user's own simulator would be written.
 
     It agrees with `simulate_one` in distribution, not draw by draw.
@@ -132,7 +132,7 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
 class Posterior:
     """The log posterior in the N(0, I) space given n and the mean of the observations, and its bound over a box."""
 
-    def __init__(self, n: int, mean: Float[np.ndarray, "times"]):
+    def __init__(self, n: int, mean: Float[np.ndarray, " times"]):
         self.n, self.mean = n, mean
 
     def log_density(self, u: Pair) -> PerPoint:

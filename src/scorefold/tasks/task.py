@@ -91,7 +91,7 @@ class Task:
             return self.observe(1, seed=0)[1].shape[1]
         return len(self.numpy_simulator(self.prior.sample(1, 0)[0], np.random.default_rng(0)))
 
-    def observe(self, n: int, seed: int) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "n x"]]:
+    def observe(self, n: int, seed: int) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, "n x"]]:
         """Make a data set: true parameters from the prior, and observations simulated at them.
 
         Args:

@@ -28,7 +28,7 @@ class State(NamedTuple):
 
     tau: Scalar
     u: Cloud
-    log_likelihood: Float[Array, "draws"]
+    log_likelihood: Float[Array, " draws"]
     key: Key
 
 
@@ -80,6 +80,6 @@ def _move(evaluate: Callable[[Cloud], Array], state: State, root: Float[Array, "
     return state._replace(u=jnp.where(moves[:, None], u, state.u), log_likelihood=jnp.where(moves, ell, state.log_likelihood))
 
 
-def _finite(log_likelihood: Float[Array, "draws"]) -> Float[Array, "draws"]:
+def _finite(log_likelihood: Float[Array, " draws"]) -> Float[Array, " draws"]:
     """-∞ as a number so low that it never wins."""
     return jnp.maximum(log_likelihood, -1e30)

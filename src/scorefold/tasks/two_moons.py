@@ -59,7 +59,7 @@ PAIRS_AT_ONCE = 2**20
 """Boxes × observations held in memory together."""
 
 Points = Float[np.ndarray, "points 2"]
-PerPoint = Float[np.ndarray, "points"]
+PerPoint = Float[np.ndarray, " points"]
 
 
 def place(theta: Theta) -> Float[Array, "2"]:

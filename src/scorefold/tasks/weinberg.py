@@ -103,14 +103,14 @@ def reference(x_obs: np.ndarray, draws: int, seed: int) -> Float[np.ndarray, "dr
     return envelope.draw(log_density, bound, start, draws, stream(seed, "reference"))
 
 
-def log_posterior(G: Float[np.ndarray, "points"], x: Float[np.ndarray, "obs"]) -> Float[np.ndarray, "points"]:
+def log_posterior(G: Float[np.ndarray, " points"], x: Float[np.ndarray, " obs"]) -> Float[np.ndarray, " points"]:
     """Σ_j log p(c_j|G) at each G, which is the log posterior as the prior is flat."""
     return upper_bound(G, G, x)
 
 
 def upper_bound(
-    low: Float[np.ndarray, "points"], high: Float[np.ndarray, "points"], x: Float[np.ndarray, "obs"]
-) -> Float[np.ndarray, "points"]:
+    low: Float[np.ndarray, " points"], high: Float[np.ndarray, " points"], x: Float[np.ndarray, " obs"]
+) -> Float[np.ndarray, " points"]:
     """The bound on the log posterior over each interval [low, high]; equal ends give the log posterior itself."""
     pieces = 1 + len(low) * len(x) // PAIRS_AT_ONCE
     ends = zip(np.array_split(low, pieces), np.array_split(high, pieces), strict=True)

@@ -99,7 +99,7 @@ class _Data(NamedTuple):
     """To judge by and, where nothing streams, to train on."""
     seen: Int[Array, "runs rows"]
     unseen: Int[Array, "runs rows"]
-    rates: Float[Array, "runs"]
+    rates: Float[Array, " runs"]
     keys: Array
     """Of every run."""
     roots: Array
@@ -235,8 +235,8 @@ def _untrained(objective: Objective, keys: Array) -> _Run:
 
 @partial(jax.jit, static_argnums=0)
 def _round(
-    setup: _Setup, data: _Data, decays: Float[Array, "runs"], beat: Beat, runs: _Run, index: Int[Array, ""]
-) -> tuple[_Run, Float[Array, "runs"]]:
+    setup: _Setup, data: _Data, decays: Float[Array, " runs"], beat: Beat, runs: _Run, index: Int[Array, ""]
+) -> tuple[_Run, Float[Array, " runs"]]:
     """Some epochs of every run; those that are done stay as they are."""
     pace = setup.pace
 
@@ -278,7 +278,7 @@ def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) 
 
 
 @partial(jax.jit, static_argnums=0)
-def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array, "runs"]]:
+def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array, " runs"]]:
     """The averaged weights' loss on unseen cases, with the same random numbers every time."""
 
     def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:

@@ -95,7 +95,7 @@ class History(NamedTuple):
     """Mean training loss of each round."""
     validation: Annotated[Float[np.ndarray, "members validations"], MAY_BE_NAN]
     """Validation loss before each round, and at the end."""
-    kept: Int[np.ndarray, "members"]
+    kept: Int[np.ndarray, " members"]
     """Index into `validation` of the weights kept."""
     epochs_a_round: int
     learning_rate: float

@@ -34,7 +34,7 @@ class Cases(NamedTuple):
 
     u: Float[Array, "cases dim"]
     x: Float[Array, "cases set x"]
-    sizes: Int[Array, "cases"]
+    sizes: Int[Array, " cases"]
     """How many of the set's observations there are; 0 for a case that is there for the prior alone."""
 
 

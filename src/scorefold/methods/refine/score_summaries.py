@@ -37,7 +37,7 @@ class Summaries(NamedTuple):
     """s for one region."""
 
     start: ComposedPosterior
-    centre: Float[np.ndarray, "dim"]
+    centre: Float[np.ndarray, " dim"]
     """c"""
 
     def join(self, x: np.ndarray) -> np.ndarray:
