@@ -20,6 +20,7 @@ from scorefold.noise import Level, levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.reach import reach_of
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective
 from scorefold.score.embedding import Embedding, check_embedding
@@ -101,7 +102,8 @@ class NPSE(Method):
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, grid) if chooses else {}
-            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set))
+            reach = reach_of(cases, known.standardize)
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set, reach))
         return trained
 
     def refine(

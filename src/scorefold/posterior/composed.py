@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -18,8 +18,10 @@ from scorefold.noise import Level, levels
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
+from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
@@ -65,6 +67,8 @@ class ComposedPosterior(Posterior):
     shape: tuple[int, ...]
     largest_set: int
     """Observations in the largest set that it was trained on."""
+    reach: Reach | None = None
+    """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
@@ -83,7 +87,9 @@ class ComposedPosterior(Posterior):
         """Sets larger than trained, or none at all."""
         sizes = [choice.set_size for choice in self.table.values()]
         good = all(n == choice.n for n, choice in self.table.items()) and max(sizes, default=1) <= self.largest_set
-        return "" if good else f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
+        if not good:
+            return f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
+        return "" if self.reach is None else self.reach.misfit(self.prior.dim)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
@@ -104,6 +110,22 @@ class ComposedPosterior(Posterior):
         all_u = np.concatenate(u)[:draws]
         warn(info, all_u, how.sets)
         return Drawn(all_u, info, how)
+
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """By the composed scores of each member at some of the draws."""
+        if self.method.training.members < 2:
+            return Doubts("a single network has no other to disagree with; train with members=2 or more")
+        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+            return Doubts(f"{len(u)} draws are too few to tell")
+        padded, how = self._arrange(x[None], [seed], options)
+        some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
+        lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
+        at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
+        scores = _by_member(self.ensemble, _with_more_room(padded), lowest, at)
+        found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
+        if self.reach is None:
+            return Doubts(found)
+        return Doubts(found, self.reach.floor(how.sets, u), self.reach.strangeness(self.ensemble.standardize, x, u))
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
@@ -247,6 +269,27 @@ def _draw_many(
     return jax.vmap(one)(padded.x, padded.precision, keys)
 
 
+def _with_more_room(padded: PaddedSets) -> PaddedSets:
+    """One data set's sets, padded to a power of eight, so that few programs serve any number of them."""
+    count = len(padded.sizes)
+    room = 8 ** int(np.ceil(np.log2(count) / 3))
+    x = jnp.pad(padded.x[0], ((0, room - count), (0, 0), (0, 0)))
+    return PaddedSets(x, jnp.pad(padded.sizes, (0, room - count), mode="edge"), padded.number)
+
+
+@eqx.filter_jit
+def _by_member(ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud) -> Float[Array, "members draws dim"]:
+    """The composed score of every member alone; what proposals add is the same for all of them, and left out."""
+
+    def one(network: Any) -> Cloud:
+        alone = replace(ensemble, network=jax.tree.map(lambda v: v[None], network))
+        sets = alone.embed(padded.x, padded.sizes, padded.number)
+        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, ensemble.network)
+
+
 @eqx.filter_jit
 def _single_scores(
     ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
@@ -298,4 +341,4 @@ def warn(info: Info, u: np.ndarray, sets: int) -> None:
             f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
         )
     elif not info.converged:
-        warnings.warn(f"the draws have not converged: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)
+        warnings.warn(f"the sampler has not settled: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

@@ -21,6 +21,7 @@ from scorefold.disk import folder as model
 from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
+from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.simulation.outcome import LARGEST
@@ -89,6 +90,10 @@ class Posterior(ABC):
     @abstractmethod
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Draws for finite observations x (n, features)."""
+
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """What is known about the errors of draws u that `draw` made with these arguments; nothing unless a method says."""
+        return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
 
     @classmethod
     def blank(cls, about: saved.About) -> tuple[Any, ...]:
@@ -220,9 +225,15 @@ class Posterior(ABC):
         started = time.perf_counter()
         drawn = self.draw(x, draws, seed, options)
         theta = self.prior.from_normal(drawn.u)
+        trust = judge(self.prior.names, self.doubts(x, drawn.u, seed, options), drawn.info)
+        self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs = x.reshape(len(x), *self.shape)
-        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior, trust)
+
+    def warn_of(self, trust: Trust) -> None:
+        """Warn of draws that are not to be trusted, where a kind of posterior does so; by default it is only printed."""
+        return
 
     def sample_many(
         self,
@@ -238,8 +249,8 @@ class Posterior(ABC):
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
         With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding (which
-        the chains of NLE and NRE amplify on an accelerator). One warning says how many data sets did not converge; which ones
-        is in the result.
+        the chains of NLE and NRE amplify on an accelerator). One warning says for how many data sets the sampler did not
+        settle; which ones is in the result. There is no trust in it: `sample` says how far one data set's draws may be off.
         """
         settings.count("draws", draws, 1)
         given: list[Any] = list(seed) if isinstance(seed, list | tuple) else [seed]
@@ -265,8 +276,8 @@ class Posterior(ABC):
         many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
         if not many.converged.all():
             warnings.warn(
-                f"the draws of {np.sum(~many.converged)} of {len(x)} data sets have not converged, {many.diverged.sum()} of "
-                "these diverged; `converged` and `diverged` say which.",
+                f"the sampler has not settled for {np.sum(~many.converged)} of {len(x)} data sets, and diverged for "
+                f"{many.diverged.sum()} of these; `converged` and `diverged` say which.",
                 UntrustworthyDraws,
                 stacklevel=2,
             )
