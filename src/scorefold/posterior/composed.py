@@ -15,6 +15,7 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import Level, levels
+from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
@@ -24,9 +25,10 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
-from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
+from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler, SelfTuned
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
+from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable, chosen_size, cut
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
@@ -35,6 +37,8 @@ LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
+PAIRS_TOGETHER = 64
+"""Sets scored each at its own draw, at a time."""
 SCORED_TOGETHER = 8
 """Sets whose single scores are computed at a time."""
 
@@ -69,6 +73,8 @@ class ComposedPosterior(Posterior):
     """Observations in the largest set that it was trained on."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
+    local: LocalMean | None = None
+    """A correction of the scores around one data set's draws, where it was checked and corrected."""
     made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
@@ -97,13 +103,13 @@ class ComposedPosterior(Posterior):
         padded, how = self._arrange(x[None], [seed], options)
         padded, projected = padded._replace(x=padded.x[0]), 0.0
         if how.pilots:
-            precision, cut_down = pilots(self.ensemble, padded, self._grid(ProbabilityFlow()), key, how.pilots)
+            precision, cut_down = pilots(self.scores, padded, self._grid(ProbabilityFlow()), key, how.pilots)
             padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         u, infos = [], []
         for index in range(-(-draws // way.cloud)):
             key_cloud = jax.random.fold_in(key, index)
-            one, info = _draw(self.ensemble, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
+            one, info = _draw(self.scores, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
             u.append(np.asarray(one, np.float64))
             infos.append(jax.tree.map(np.asarray, info))
         info = merge(infos)._replace(projected=projected)
@@ -121,11 +127,39 @@ class ComposedPosterior(Posterior):
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        scores = _by_member(self.ensemble, _with_more_room(padded), lowest, at)
+        scores = _by_member(self.scores, _with_more_room(padded), lowest, at)
         found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
+        error = None if self.local is None else left_over(self.local, len(x), some, self.prior.from_normal(some))
         if self.reach is None:
-            return Doubts(found)
-        return Doubts(found, self.reach.floor(how.sets, u), self.reach.strangeness(self.ensemble.standardize, x, u))
+            return Doubts(found, error=error)
+        strange = self.reach.strangeness(self.ensemble.standardize, x, u)
+        return Doubts(found, self.reach.floor(how.sets, u), strange, error)
+
+    def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
+        """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
+        count, size = x.shape[:2]
+        sets = np.zeros((-(-count // PAIRS_TOGETHER) * PAIRS_TOGETHER, self.largest_set, x.shape[2]))
+        sets[:count, :size] = x
+        level = jax.tree.map(lambda v: v[-1], self._grid(SelfTuned()))
+        at = np.resize(u, (len(sets), u.shape[1]))
+        given = jnp.asarray(sets, jnp.float32), jnp.asarray(size), level, jnp.asarray(at, jnp.float32)
+        score, jacobian = (np.asarray(one, np.float64)[:count] for one in _at_pairs(self.scores, *given))
+        return Pairs(score, jacobian, float(level.gamma))
+
+    @property
+    def lowest_gamma(self) -> float:
+        """γ of the level that draws come from."""
+        return float(self._grid(SelfTuned()).gamma[-1])
+
+    def checked_size(self, n: int) -> int:
+        """Observations in a set when there are n."""
+        return min(n, self.choose_set_size(n)[0])
+
+    def corrected(self, check: Check) -> "ComposedPosterior":
+        """As `Posterior.corrected` says."""
+        if self.local is not None:
+            raise ScorefoldError("expected a posterior that was not corrected before; correct the one that this came from")
+        return replace(self, local=check.correction_for(self.prior, self.shape))
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
@@ -146,9 +180,9 @@ class ComposedPosterior(Posterior):
             real = slice(start, min(start + together, len(x)))
             some = padded._replace(x=padded.x[rows])
             if how.pilots:
-                some = some._replace(precision=pilots_many(self.ensemble, some, pilot_grid, keys[rows], how.pilots))
+                some = some._replace(precision=pilots_many(self.scores, some, pilot_grid, keys[rows], how.pilots))
             for index in range(clouds):
-                one, good, bad = _draw_many(self.ensemble, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
+                one, good, bad = _draw_many(self.scores, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
                 count = real.stop - start
                 u[real, index * way.cloud : (index + 1) * way.cloud] = one[:count]
                 converged[real] &= np.asarray(good)[:count]
@@ -166,10 +200,21 @@ class ComposedPosterior(Posterior):
         rule = self.method.rule if options.rule is None else options.rule
         sampler = self.method.sampler if options.sampler is None else options.sampler
         how = Composition(count, *pair(rule, sampler, count, shape), why)
+        if self.local is not None and isinstance(how.sampler, Metropolis):
+            raise ScorefoldError(
+                "the metropolis sampler compares densities, and a corrected score has none. Use another sampler."
+            )
         padding = bucket(count) - count
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
         return PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count)), how
+
+    @property
+    def scores(self) -> ScoreEnsemble:
+        """What is composed: the ensemble, with the correction around one data set's draws if there is one."""
+        if self.local is None:
+            return self.ensemble
+        return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
 
     @property
     def _tilt(self) -> Tilt | None:
@@ -213,7 +258,7 @@ class ComposedPosterior(Posterior):
         sets[:count, 0] = x
         level = jax.tree.map(lambda v: v[0], levels(self.method.schedule, self.method.T))
         scores, prior = _single_scores(
-            self.ensemble, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
+            self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
         )
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
@@ -288,6 +333,24 @@ def _by_member(ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Clo
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(one, ensemble.network)
+
+
+@eqx.filter_jit
+def _at_pairs(ensemble: ScoreEnsemble, x: Array, size: Array, level: Level, u: Cloud) -> tuple[Cloud, Array]:
+    """g(u, X) = s(u, X) - ∇ log p(u) and ∂g/∂u of each pair, a few pairs at a time."""
+
+    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        x, at = pair
+        sets = ensemble.embed(x[None], size[None], jnp.ones((), int))
+
+        def own(u: Array) -> Array:
+            score = sets.chunk(sets.prepare(u[None], level), level, jnp.zeros(1, int))[0, 0]
+            return score - sets.prior(u[None], level)[0]
+
+        return own(at), jax.jacfwd(own)(at)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, (x, u), batch_size=PAIRS_TOGETHER)
 
 
 @eqx.filter_jit

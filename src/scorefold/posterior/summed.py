@@ -17,6 +17,7 @@ import numpy as np
 
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
+from scorefold.posterior.check import Pairs
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
 from scorefold.posterior.reach import Reach
@@ -94,6 +95,20 @@ class SummedPosterior(Posterior):
             return Doubts(found)
         return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(terms.standardize, x, u))
 
+    def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
+        """The gradients of the terms of single observations x (pairs, 1, features), each at its own u, with derivatives."""
+        score, jacobian = _at_pairs(self.terms, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
+        return Pairs(np.asarray(score, np.float64), np.asarray(jacobian, np.float64))
+
+    @property
+    def lowest_gamma(self) -> float:
+        """There is no noise."""
+        return 1.0
+
+    def checked_size(self, n: int) -> int:
+        """Observations are single."""
+        return 1
+
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,6 +181,18 @@ def _by_member(terms: MeanTerms, x: Float[Array, "obs x"], count: Array, u: Clou
         return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count)), u, batch_size=GRADIENTS_TOGETHER)
 
     return jax.lax.map(one, terms.network)
+
+
+@eqx.filter_jit
+def _at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud, Float[Array, "pairs dim dim"]]:
+    """∇_u log p(x|u) and its derivative for each pair, a few at a time."""
+
+    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        prepared, at = terms.prepare(pair[0]), pair[1]
+        gradient = jax.grad(lambda u: terms.term(u, prepared))
+        return gradient(at), jax.jacfwd(gradient)(at)
+
+    return jax.lax.map(one, (x, u), batch_size=GRADIENTS_TOGETHER)
 
 
 @eqx.filter_jit

@@ -137,7 +137,7 @@ def test_observations_like_none_simulated_are_found():
     strange = reach.distances(np.array([[0.0, 9.0]]), draws)
     assert strange[0] > 2 * usual.max()
     # The same observation is as usual at other parameters.
-    assert reach.distances(np.array([[9.0, 3.0]]), draws + [0.0, 3.0])[0] < reach.start
+    assert reach.distances(np.array([[9.0, 3.0]]), draws + np.array([0.0, 3.0]))[0] < reach.start
 
 
 def test_the_floor_falls_with_simulations_and_rises_with_observations():

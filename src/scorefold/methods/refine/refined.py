@@ -16,6 +16,7 @@ from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.region import Fit, fit_of
 from scorefold.methods.refine.score_summaries import Summaries
+from scorefold.posterior.check import Check
 from scorefold.posterior.composed import ComposedPosterior, Composition
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
@@ -153,10 +154,19 @@ class RefinedPosterior(Posterior):
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """As the region's posterior has them, in its own space."""
-        seen = x if self.summaries is None else self.summaries.join(x)
+        own, seen = self._checkable(x)
+        return own.doubts(seen, self._own_space(u), seed, _for_region(own, options))
+
+    def corrected(self, check: Check) -> "RefinedPosterior":
+        """As `Posterior.corrected` says."""
+        return replace(self, local=self.local.corrected(check))
+
+    def _checkable(self, x: np.ndarray) -> tuple[ComposedPosterior, np.ndarray]:
+        return self.local, x if self.summaries is None else self.summaries.join(x)
+
+    def _own_space(self, u: np.ndarray) -> np.ndarray:
         region = self.local.prior.proposal
-        own = u if region is None else region.to_w(u)
-        return self.local.doubts(seen, own, seed, _for_region(self.local, options))
+        return u if region is None else region.to_w(u)
 
     def warn_of(self, trust: Trust) -> None:
         """Rounds that do not agree, and draws that are not to be trusted."""
