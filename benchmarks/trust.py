@@ -116,8 +116,9 @@ def measured(task: Task, posterior: Posterior, cell: Cell, chosen: argparse.Name
     record |= {"settled": bool(drawn.info.converged), "sample_s": sampled - started, "trust_s": judged - sampled}
     found = doubts.disagreement
     if isinstance(found, Disagreement):
-        t1, width = (np.sqrt((one**2).sum(axis=0) / (len(one) - 1)) for one in found)
+        t1, width = (np.sqrt((one**2).sum(axis=0) / (len(one) - 1)) for one in (found.shift, found.log_width))
         record |= {"t1": listed(t1), "width_t1": listed(width), "floor": doubts.floor}
+        record["noise"] = listed(np.broadcast_to(found.noise, t1.shape))
     if doubts.strange is not None:
         record |= {"p": doubts.strange.p_value, "far": doubts.strange.far}
     if chosen.check:
@@ -166,7 +167,7 @@ def table(records: list[dict[str, Any]]) -> Table:
     rows = [
         (
             one["task"], one["n"], np.abs(one["shift"]).max(), np.abs(one["log_width"]).max(),
-            np.hypot(max(one["t1"]), one["floor"]), max(one["width_t1"]),
+            np.hypot(max(one["t1"]), one["floor"]), np.hypot(one["width_t1"], np.log1p(one["noise"]) / 2).max(),
             2 if not one["settled"] or one.get("p", 1) < 1e-4 else int(one.get("p", 1) < 1e-2 or one.get("far", 0) > 0.01),
         )
         for one in records

@@ -29,7 +29,7 @@ SUMMARY = {
     "seconds": {"simulate": 0.5, "train": 20.0},
     "converged": True,
     "diverged": False,
-    "given fewer": {"1": "not converged"},
+    "given fewer": {"1": "not settled"},
     "sampler": {"r hat": 1.002},
 }
 DIAGNOSIS = {

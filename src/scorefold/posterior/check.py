@@ -19,8 +19,8 @@ first order 1 - (J - K) + 2B. A score that is c times too large has J/K = c and 
 
 `LocalMean` takes both away as far as the simulations can tell: intercept, slope and D are each shrunk towards 0 by the
 positive-part James–Stein factor 1 - (their number) / χ² ("Estimation with quadratic loss", James and Stein, 1961). Besides,
-observed and simulated observations are compared: mean and log sd of every feature, the largest difference judged by
-permutation.
+observed and simulated observations are compared: mean rank, and mean distance from the middle rank, of every feature, the
+largest difference judged by permutation.
 """
 
 import warnings
@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around, Disagreement
@@ -318,12 +319,16 @@ def _within(weight: np.ndarray) -> np.ndarray:
     return left @ np.diag(np.clip(values, *WEIGHTS)) @ right
 
 
-def left_over(local: LocalMean, n: int, u: np.ndarray, theta: np.ndarray) -> Disagreement:
-    """The errors that draws u of a corrected posterior have left: those of the correction, and a share of what it moved."""
+def left_over(local: LocalMean, n: int, u: np.ndarray, theta: np.ndarray, found: Disagreement) -> Disagreement:
+    """The errors that draws u of a corrected posterior have left.
+
+    Those of the correction, a share of what it moved, and what the members' noise hides, which no simulation shows.
+    """
     around = Around.draws(u, theta)
     chance = n * np.sqrt(np.maximum(np.diag(around.cross @ local.error @ around.cross.T), 0.0)) / around.sd
     moved = around.shift(around.precision @ (u.mean(axis=0) - local.centre))
-    return Disagreement(np.hypot(chance, REMAINS * moved)[None], local.width_error[None])
+    shift = np.sqrt(chance**2 + (REMAINS * moved) ** 2 + found.noise)
+    return Disagreement(shift[None], local.width_error[None], found.noise)
 
 
 def _beyond_chance(found: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -332,16 +337,15 @@ def _beyond_chance(found: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 
 def _misfit(x: np.ndarray, simulated: np.ndarray, rng: np.random.Generator) -> float:
-    """p-value that the observed differ from the simulated as much, in mean or log sd of any feature, by permutation."""
+    """p-value that others differ from the simulated as much as the observed, in level or spread of any feature."""
     both = np.concatenate([x, simulated])
-    # By ranks: no outlier rules, and the scale does not matter.
-    ranks = np.argsort(np.argsort(both, axis=0, kind="stable"), axis=0) / len(both)
-    count = len(x)
+    # By ranks: no outlier rules, the scale does not matter, and equal values share one.
+    ranks = stats.rankdata(both, axis=0) / len(both) - 0.5
+    ranks = np.concatenate([ranks, np.abs(ranks)], axis=1)
+    count, middle = len(x), ranks.mean(axis=0)
 
     def largest(rows: np.ndarray) -> float:
-        own = rows[:count]
-        centre = np.abs(own.mean(axis=0) - ranks.mean(axis=0)).max()
-        return float(max(centre, np.abs(np.abs(own - 0.5).mean(axis=0) - 0.25).max()))
+        return float(np.abs(rows[:count].mean(axis=0) - middle).max())
 
     seen = largest(ranks)
     others = [largest(ranks[rng.permutation(len(ranks))]) for _ in range(PERMUTATIONS)]

@@ -37,6 +37,8 @@ LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
+MOST_AT_CENTRE = 512
+"""Sets whose scores at one point are computed together."""
 PAIRS_TOGETHER = 64
 """Sets scored each at its own draw, at a time."""
 SCORED_TOGETHER = 8
@@ -127,9 +129,13 @@ class ComposedPosterior(Posterior):
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        scores = _by_member(self.scores, _with_more_room(padded), lowest, at)
-        found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
-        error = None if self.local is None else left_over(self.local, len(x), some, self.prior.from_normal(some))
+        composed, each = (
+            np.asarray(one, np.float64)
+            for one in _by_member(self.scores, _with_more_room(padded), lowest, at, some.mean(axis=0))
+        )
+        theta = self.prior.from_normal(some)
+        found = by_scores(composed[:, : len(some)], some, theta, each[:, : how.sets])
+        error = None if self.local is None else left_over(self.local, len(x), some, theta, found)
         if self.reach is None:
             return Doubts(found, error=error)
         strange = self.reach.strangeness(self.ensemble.standardize, x, u)
@@ -323,13 +329,21 @@ def _with_more_room(padded: PaddedSets) -> PaddedSets:
 
 
 @eqx.filter_jit
-def _by_member(ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud) -> Float[Array, "members draws dim"]:
-    """The composed score of every member alone; what proposals add is the same for all of them, and left out."""
+def _by_member(
+    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Array
+) -> tuple[Float[Array, "members draws dim"], Float[Array, "members sets dim"]]:
+    """Every member's composed score at the draws, and its score of each set at their centre.
 
-    def one(network: Any) -> Cloud:
+    What proposals add is the same for all of them, and left out.
+    """
+    at_centre = jnp.asarray(centre, jnp.float32)[None]
+
+    def one(network: Any) -> tuple[Cloud, Float[Array, "sets dim"]]:
         alone = replace(ensemble, network=jax.tree.map(lambda v: v[None], network))
         sets = alone.embed(padded.x, padded.sizes, padded.number)
-        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level)
+        prepared, index = sets.prepare(at_centre, level), jnp.arange(len(padded.sizes))
+        each = jax.lax.map(lambda j: sets.chunk(prepared, level, j[None])[0, 0], index, batch_size=MOST_AT_CENTRE)
+        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level), each
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(one, ensemble.network)

@@ -8,10 +8,12 @@ squares over the draws, and a posterior by that member alone would differ, to fi
     variance   C B_i Cᵀ / (C A⁻¹ Cᵀ), relative   (both on the diagonal, one entry a parameter).
 
 T1 is the root mean square of the first over members, Σ_i / (M - 1), in posterior sd; the widths' disagreement is that of half
-the second, a log ratio of sds. To T1² is added what the number of simulations leaves at any rate (`reach.py`). A flow is
-drawn from member by member instead, and the means and sds are compared. What the members agree on and is wrong all the same
-they cannot show: `CALIBRATION` says how large the true error was where it could be seen, given the members' disagreement.
-Observations unlike any simulation (`reach.py`) lower the verdict, as the members may be wrong there together.
+the second, a log ratio of sds. A score that members give differently for every set is noise to the others: with ρ its
+variance over the draws' precision, the information that it hides makes draws √(1 + ρ) too wide, and half the log of that is
+added to the widths' disagreement, as squares. To T1² is added what the number of simulations leaves at any rate (`reach.py`).
+A flow is drawn from member by member instead, and the means and sds are compared. What the members agree on and is wrong all
+the same they cannot show: `CALIBRATION` says how large the true error was where it could be seen, given the members'
+disagreement. Observations unlike any simulation (`reach.py`) lower the verdict, as the members may be wrong there together.
 
 This is about the answer. Whether the sampler followed what it was given is in `draws.info`.
 """
@@ -78,6 +80,8 @@ class Disagreement(NamedTuple):
     """Of the parameters' means, signed, in posterior sd."""
     log_width: Float[np.ndarray, "members dim"]
     """Log ratio of the sds, of the member's to the draws'."""
+    noise: Float[np.ndarray, " dim"] | float = 0.0
+    """ρ: what one set's score is off by from member to member, over all sets, in units of the draws' precision."""
 
 
 class Doubts(NamedTuple):
@@ -147,14 +151,21 @@ def unknown(names: Sequence[str], reason: str) -> Trust:
 
 
 def by_scores(
-    scores: Float[np.ndarray, "members draws dim"], u: Float[np.ndarray, "draws dim"], theta: Float[np.ndarray, "draws dim"]
+    scores: Float[np.ndarray, "members draws dim"],
+    u: Float[np.ndarray, "draws dim"],
+    theta: Float[np.ndarray, "draws dim"],
+    each: Float[np.ndarray, "members sets dim"] | None = None,
 ) -> Disagreement:
-    """From every member's composed score at draws u, whose parameters are theta."""
+    """From every member's composed score at draws u, whose parameters are theta, and each set's score at their mean."""
     off = scores - scores.mean(axis=0)
     around = Around.draws(u, theta)
     offset = off.mean(axis=1)
     slope = np.einsum("ind,ne->ide", off - offset[:, None], u - u.mean(axis=0)) / len(u) @ around.precision
-    return Disagreement(around.shift(offset), around.log_width(slope))
+    noise: np.ndarray | float = 0.0
+    if each is not None:
+        apart = each - each.mean(axis=0)
+        noise = 2 * around.log_width(np.einsum("ijd,ije->de", apart, apart) / (len(each) - 1))
+    return Disagreement(around.shift(offset), around.log_width(slope), noise)
 
 
 def by_draws(
@@ -220,8 +231,9 @@ def judge(names: Sequence[str], doubts: Doubts, info: Any) -> Trust:
 
 def _over_members(found: Disagreement, members: int) -> tuple[np.ndarray, np.ndarray]:
     """Root mean square over members, for each parameter, as an estimate of one member's sd."""
-    shift, width = (np.sqrt((np.nan_to_num(one, nan=np.inf) ** 2).sum(axis=0) / max(members - 1, 1)) for one in found)
-    return shift, width
+    both = (np.nan_to_num(one, nan=np.inf) for one in (found.shift, found.log_width))
+    shift, width = (np.sqrt((one**2).sum(axis=0) / max(members - 1, 1)) for one in both)
+    return shift, np.hypot(width, np.log1p(found.noise) / 2)
 
 
 def _level(names: Sequence[str], shift: np.ndarray, width: np.ndarray) -> tuple[int, str]:
