@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -31,12 +32,14 @@ from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable, chosen_size, cut
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
+from scorefold.types import Array, Cloud, Float, Key, Theta, draw_key, draw_keys
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""Half the time to compile."""
 MOST_AT_CENTRE = 512
 """Sets whose scores at one point are computed together."""
 PAIRS_TOGETHER = 64
@@ -129,10 +132,9 @@ class ComposedPosterior(Posterior):
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        composed, each = (
-            np.asarray(one, np.float64)
-            for one in _by_member(self.scores, _with_more_room(padded), lowest, at, some.mean(axis=0))
-        )
+        by_member = _compiled(jax.default_backend())
+        made = by_member(self.scores, _with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
+        composed, each = (np.asarray(one, np.float64) for one in made)
         theta = self.prior.from_normal(some)
         found = by_scores(composed[:, : len(some)], some, theta, each[:, : how.sets])
         error = None if self.local is None else left_over(self.local, len(x), some, theta, found)
@@ -328,20 +330,24 @@ def _with_more_room(padded: PaddedSets) -> PaddedSets:
     return PaddedSets(x, jnp.pad(padded.sizes, (0, room - count), mode="edge"), padded.number)
 
 
-@eqx.filter_jit
+@cache
+def _compiled(backend: str) -> Any:
+    """`_by_member` for a backend; it runs once, so that on a CPU few optimisations pay."""
+    return eqx.filter_jit(_by_member, compiler_options=QUICK if backend == "cpu" else None)
+
+
 def _by_member(
-    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Array
+    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Theta
 ) -> tuple[Float[Array, "members draws dim"], Float[Array, "members sets dim"]]:
     """Every member's composed score at the draws, and its score of each set at their centre.
 
     What proposals add is the same for all of them, and left out.
     """
-    at_centre = jnp.asarray(centre, jnp.float32)[None]
 
     def one(network: Any) -> tuple[Cloud, Float[Array, "sets dim"]]:
         alone = replace(ensemble, network=jax.tree.map(lambda v: v[None], network))
         sets = alone.embed(padded.x, padded.sizes, padded.number)
-        prepared, index = sets.prepare(at_centre, level), jnp.arange(len(padded.sizes))
+        prepared, index = sets.prepare(centre[None], level), jnp.arange(len(padded.sizes))
         each = jax.lax.map(lambda j: sets.chunk(prepared, level, j[None])[0, 0], index, batch_size=MOST_AT_CENTRE)
         return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level), each
 

@@ -137,7 +137,7 @@ def test_the_correction_takes_known_errors_away_and_is_saved(tmp_path):
         assert np.abs(np.log(width)).max() < 0.2
         assert trust.verdict != BAD
         again = sf.load(mended.save(tmp_path / "model"))
-        assert np.array_equal(again.sample(X, 50).theta, mended.sample(X, 50).theta)
+        assert np.array_equal(again.sample(X, 2_000).theta, mended.sample(X, 2_000).theta)
 
 
 def test_right_draws_are_called_good():
