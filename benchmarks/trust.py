@@ -19,13 +19,14 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, stats
 
-from scorefold import tasks
+from scorefold import methods, tasks
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.methods.fit import fit_many
@@ -82,13 +83,19 @@ def run(chosen: argparse.Namespace) -> None:
         task, started = tasks.get(name), time.perf_counter()
         seeds = sorted({cell.training for cell in left})
         sims = [simulate(task.prior, task.simulator, chosen.budget, set_size=chosen.set_size, seed=seed) for seed in seeds]
-        trained = dict(zip(seeds, fit_many(sims, chosen.method, seeds), strict=True))
+        trained = dict(zip(seeds, fit_many(sims, configured(chosen), seeds), strict=True))
         print(f"{name}: {len(seeds)} trainings, {time.perf_counter() - started:.0f} s; {len(left)} cells", flush=True)
         with (chosen.out / RECORDS).open("a") as file:
             for cell in left:
                 found = measured(task, trained[cell.training], cell, chosen)
                 file.write(json.dumps(found, allow_nan=False) + "\n")
                 file.flush()
+
+
+def configured(chosen: argparse.Namespace) -> Any:
+    """The method, with fewer steps if that was asked for."""
+    method: Any = methods.get(chosen.method)
+    return method if chosen.steps is None else replace(method, training=replace(method.training, steps=chosen.steps))
 
 
 def observed(task: Task, cell: Cell) -> np.ndarray:
@@ -282,6 +289,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=10_000)
     parser.add_argument("--set-size", type=int, default=1)
     parser.add_argument("--method", default="f-npse")
+    parser.add_argument("--steps", type=int, help="of training, at most; by default as the method says")
     parser.add_argument("--draws", type=int, default=2_000)
     parser.add_argument("--reference", type=int, default=4_000)
     parser.add_argument("--check", type=int, default=0, help="simulations of posterior.check for every cell")
