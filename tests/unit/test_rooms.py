@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "compose": BASICS | {"noise"},
     "sample": BASICS | {"noise"},
     "score": BASICS | {"noise", "train", "compose"},
-    "density": BASICS | {"train", "score"},
+    "density": BASICS | {"noise", "train", "score"},
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
     "report": {"types", "errors"},
