@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "methods": BELOW | {"posterior"},
     "report": {"types", "errors"},
     "diagnostics": BASICS | {"simulation", "score", "posterior", "report"},
-    "tasks": BASICS | {"noise", "compose", "sample", "prior", "simulation"},
+    "tasks": BASICS | {"noise", "disk", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},
     "__init__": BELOW | {"posterior", "methods", "diagnostics", "app"},
     "__main__": {"app"},
