@@ -44,7 +44,7 @@ def linear_posterior(members=2):
     t = np.asarray(levels(method.schedule, method.T).t)[knots_of(method.T)]
     flat = (jnp.ones(len(t)), jnp.zeros((len(t), 2)), jnp.zeros((len(t), 2, 2)))
     ensemble = ScoreEnsemble(network, standardize, base, Correction(jnp.asarray(t, jnp.float32), *flat))
-    return ComposedPosterior(prior, method, ensemble, HISTORY, {}, (2,), 1, fit_reach(z[:20_000], u[:20_000], CASES))
+    return ComposedPosterior(prior, method, ensemble, HISTORY, {}, (2,), 1, 0.01, fit_reach(z[:20_000], u[:20_000], CASES))
 
 
 def spoiled(posterior, offset=(0.0, 0.0), slope=((0.0, 0.0), (0.0, 0.0))):

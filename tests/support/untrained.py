@@ -76,7 +76,7 @@ HISTORY = History(
 )
 LOCAL = LocalMean(
     np.array([0.1, -0.2]), 2 * np.eye(2), np.array([0.01, 0.02]), 0.01 * np.eye(2), np.array([[0.9, 0.1], [0.0, 1.1]]),
-    0.01 * np.eye(2), np.array([0.1, 0.2]), 0.99, 0.3,
+    0.01 * np.eye(2), np.array([0.1, 0.2]), 0.01, 0.3,
 )  # fmt: skip
 MADE = Made(3, 2**70, 400, 7, {"jax": "1", "é": "2"})
 
@@ -93,7 +93,7 @@ def random_posterior(method, prior, shape, largest):
     table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
     values = {
-        "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
+        "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest, "least_noise": 0.02,
         "table": table, "sizes": np.arange(9) % largest + 1, "reach": random_reach(prior.dim, math.prod(shape), rng),
         "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},

@@ -59,8 +59,6 @@ class Pairs(NamedTuple):
 
     score: Float[np.ndarray, "pairs dim"]
     jacobian: Float[np.ndarray, "pairs dim dim"]
-    gamma: float = 1.0
-    """Of the noise level; 1 without noise."""
 
 
 @runtime_checkable
@@ -82,8 +80,8 @@ class Checkable(Protocol):
         """Observations in a set."""
 
     @property
-    def lowest_gamma(self) -> float:
-        """Of the level that draws come from; 1 without noise."""
+    def lowest_noise(self) -> float:
+        """1 - γ of the level that draws come from; 0 without noise."""
 
 
 class Simulating(NamedTuple):
@@ -190,9 +188,9 @@ def run_check(posterior: Checkable, x: np.ndarray, u: np.ndarray, how: Simulatin
             "about √(n / sims) posterior sd."
         )
     rng = np.random.default_rng([how.seed, 23])
-    centre, gamma = u.mean(axis=0), posterior.lowest_gamma
+    centre, noise = u.mean(axis=0), posterior.lowest_noise
     at = centre + SPREAD * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
-    before = np.sqrt(gamma) * at + np.sqrt(1 - gamma) * rng.standard_normal(at.shape)
+    before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
     simulated = _simulated(posterior.prior.from_normal(before), size, how)
     right = np.isfinite(simulated).all(axis=2)
     simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
@@ -213,7 +211,7 @@ def run_check(posterior: Checkable, x: np.ndarray, u: np.ndarray, how: Simulatin
         log_width=log_width,
         log_width_error=width_error,
         p_value=_misfit(x, simulated[:, 0], rng),
-        correction=_correction(found, centre, np.cov(u, rowvar=False).reshape(2 * [u.shape[1]]), n, width_error),
+        correction=_correction(found, u, n, noise, width_error),
         prior=posterior.prior,
         shape=posterior.shape,
     )
@@ -254,7 +252,6 @@ class _Moments(NamedTuple):
     """(pairs, dim, dim): e eᵀ + ∇g"""
     spread: np.ndarray
     """(dim, dim): mean e eᵀ"""
-    gamma: float
 
 
 def _moments(pairs: Pairs, off: np.ndarray, times: float) -> _Moments:
@@ -271,14 +268,14 @@ def _moments(pairs: Pairs, off: np.ndarray, times: float) -> _Moments:
     twins = residual[:, :, None] * residual[:, None] + jacobian
     return _Moments(
         times * line[0], times**2 * gram[0, 0] * spread, times * slope, times * gram[1:, 1:], float(chi) / dim**2,
-        times * twins, times * spread, pairs.gamma,
+        times * twins, times * spread,
     )  # fmt: skip
 
 
-def _correction(found: _Moments, centre: np.ndarray, covariance: np.ndarray, n: int, width_error: np.ndarray) -> LocalMean:
-    """What the simulations can tell, for one observation."""
-    dim = len(centre)
-    values, axes = np.linalg.eigh(covariance)
+def _correction(found: _Moments, u: np.ndarray, n: int, noise: float, width_error: np.ndarray) -> LocalMean:
+    """What the simulations can tell, for one observation, around draws u."""
+    dim = u.shape[1]
+    values, axes = np.linalg.eigh(np.cov(u, rowvar=False).reshape(dim, dim))
     root, inverse = (axes * np.sqrt(values)) @ axes.T, (axes / np.sqrt(values)) @ axes.T
     offset = _kept(dim, float(found.offset @ np.linalg.solve(found.error, found.offset))) * found.offset
     slope = _sure(found)
@@ -291,14 +288,14 @@ def _correction(found: _Moments, centre: np.ndarray, covariance: np.ndarray, n: 
     spread = root @ found.spread @ root
     weight = _within((spread - surplus) @ np.linalg.inv(spread)) if surplus.any() else np.eye(dim)
     return LocalMean(
-        centre=centre,
+        centre=u.mean(axis=0),
         inverse=inverse,
         offset=offset / n,
         slope=slope / n,
         weight=inverse @ weight @ root,
         error=found.error / n**2,
         width_error=width_error,
-        gamma=found.gamma,
+        noise=noise,
         spread=float(values.mean()),
     )
 

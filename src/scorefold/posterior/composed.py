@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -15,7 +14,7 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.noise import Level, levels
+from scorefold.noise import RESOLVED, Level, levels
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
@@ -26,7 +25,7 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
-from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler, SelfTuned
+from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
@@ -38,8 +37,6 @@ LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Half the time to compile."""
 MOST_AT_CENTRE = 512
 """Sets whose scores at one point are computed together."""
 PAIRS_TOGETHER = 64
@@ -76,6 +73,8 @@ class ComposedPosterior(Posterior):
     shape: tuple[int, ...]
     largest_set: int
     """Observations in the largest set that it was trained on."""
+    least_noise: float
+    """The sd of the noise at the lowest of the levels that it was trained on."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
     local: LocalMean | None = None
@@ -97,6 +96,8 @@ class ComposedPosterior(Posterior):
     def fault(self) -> str:
         """Sets larger than trained, or none at all."""
         sizes = [choice.set_size for choice in self.table.values()]
+        if not RESOLVED <= self.least_noise < 1:
+            return f"least_noise should be between {RESOLVED:g} and 1"
         good = all(n == choice.n for n, choice in self.table.items()) and max(sizes, default=1) <= self.largest_set
         if not good:
             return f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
@@ -132,8 +133,7 @@ class ComposedPosterior(Posterior):
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        by_member = _compiled(jax.default_backend())
-        made = by_member(self.scores, _with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
+        made = _by_member(self.scores, _with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
         composed, each = (np.asarray(one, np.float64) for one in made)
         theta = self.prior.from_normal(some)
         found = by_scores(composed[:, : len(some)], some, theta, each[:, : how.sets])
@@ -148,16 +148,16 @@ class ComposedPosterior(Posterior):
         count, size = x.shape[:2]
         sets = np.zeros((-(-count // PAIRS_TOGETHER) * PAIRS_TOGETHER, self.largest_set, x.shape[2]))
         sets[:count, :size] = x
-        level = jax.tree.map(lambda v: v[-1], self._grid(SelfTuned()))
+        level = jax.tree.map(lambda v: v[0], self._levels())
         at = np.resize(u, (len(sets), u.shape[1]))
         given = jnp.asarray(sets, jnp.float32), jnp.asarray(size), level, jnp.asarray(at, jnp.float32)
         score, jacobian = (np.asarray(one, np.float64)[:count] for one in _at_pairs(self.scores, *given))
-        return Pairs(score, jacobian, float(level.gamma))
+        return Pairs(score, jacobian)
 
     @property
-    def lowest_gamma(self) -> float:
-        """γ of the level that draws come from."""
-        return float(self._grid(SelfTuned()).gamma[-1])
+    def lowest_noise(self) -> float:
+        """1 - γ of the level that draws come from."""
+        return float(self._levels().noise[0])
 
     def checked_size(self, n: int) -> int:
         """Observations in a set when there are n."""
@@ -264,7 +264,7 @@ class ComposedPosterior(Posterior):
         count = len(x)
         sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
-        level = jax.tree.map(lambda v: v[0], levels(self.method.schedule, self.method.T))
+        level = jax.tree.map(lambda v: v[0], self._levels())
         scores, prior = _single_scores(
             self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
         )
@@ -272,7 +272,11 @@ class ComposedPosterior(Posterior):
 
     def _grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
-        return jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
+        return jax.tree.map(lambda v: v[::-1], self._levels(sampler.levels))
+
+    def _levels(self, count: int | None = None) -> Level:
+        """So many of the levels that it was trained on, in rising t."""
+        return levels(self.method.schedule, self.method.T, count, self.least_noise)
 
 
 class _Way(NamedTuple):
@@ -330,12 +334,7 @@ def _with_more_room(padded: PaddedSets) -> PaddedSets:
     return PaddedSets(x, jnp.pad(padded.sizes, (0, room - count), mode="edge"), padded.number)
 
 
-@cache
-def _compiled(backend: str) -> Any:
-    """`_by_member` for a backend; it runs once, so that on a CPU few optimisations pay."""
-    return eqx.filter_jit(_by_member, compiler_options=QUICK if backend == "cpu" else None)
-
-
+@eqx.filter_jit
 def _by_member(
     ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Theta
 ) -> tuple[Float[Array, "members draws dim"], Float[Array, "members sets dim"]]:

@@ -101,9 +101,9 @@ class SummedPosterior(Posterior):
         return Pairs(np.asarray(score, np.float64), np.asarray(jacobian, np.float64))
 
     @property
-    def lowest_gamma(self) -> float:
-        """There is no noise."""
-        return 1.0
+    def lowest_noise(self) -> float:
+        """There is none."""
+        return 0.0
 
     def checked_size(self, n: int) -> int:
         """Observations are single."""

@@ -41,14 +41,14 @@ class LocalMean(NamedTuple):
     """The covariance of b₀ as it was estimated."""
     width_error: Float[np.ndarray, " dim"]
     """Standard errors of the parameters' log widths."""
-    gamma: float
-    """Of the level where it was found."""
+    noise: float
+    """1 - γ of the level where it was found."""
     spread: float
     """v"""
 
     def fault(self) -> str:
         """What is wrong with its numbers, if they come from a file; else nothing."""
-        good = 0 < self.gamma <= 1 and self.spread > 0 and bool((self.width_error >= 0).all())
+        good = 0 <= self.noise < 1 and self.spread > 0 and bool((self.width_error >= 0).all())
         return "" if good else "a correction should be of a level from 0 to 1, and of a spread above 0"
 
     def corrected(
@@ -59,8 +59,8 @@ class LocalMean(NamedTuple):
         distance = jnp.linalg.norm(off @ self.inverse.T, axis=1, keepdims=True)
         off = off * jnp.minimum(1.0, (jnp.sqrt(u.shape[1]) + BEYOND) / jnp.maximum(distance, 1e-30))
         mean = self.offset + off @ self.slope.T
-        noise = (1 - level.gamma) / level.gamma - (1 - self.gamma) / self.gamma
-        fade = self.spread / (self.spread + jnp.maximum(noise, 0.0))
+        more = level.noise / level.gamma - self.noise / (1 - self.noise)
+        fade = self.spread / (self.spread + jnp.maximum(more, 0.0))
         own = score - prior
         weighed = (own - sizes[:, None, None] * mean) @ self.weight.T
         return prior + own + fade * (weighed - own)

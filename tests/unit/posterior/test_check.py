@@ -33,7 +33,7 @@ class Scores:
         self.prior, self.shape = RIGHT.prior, (2,)
         self.offset, self.slope, self.factor = np.array(offset), np.array(slope), factor
 
-    lowest_gamma = 1.0
+    lowest_noise = 0.0
 
     def checked_size(self, n):
         return 1
@@ -149,6 +149,6 @@ def test_right_draws_are_called_good():
 
 def test_a_corrected_score_has_no_density_to_compare():
     zero, one = np.zeros(2), np.eye(2)
-    local = LocalMean(zero, one, zero, 0 * one, one, one, zero, 0.99, 1.0)
+    local = LocalMean(zero, one, zero, 0 * one, one, one, zero, 0.01, 1.0)
     with pytest.raises(ScorefoldError, match="corrected score has none"):
         replace(untrained("conservative"), local=local).sample(X[:2])
