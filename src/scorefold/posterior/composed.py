@@ -15,6 +15,7 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import RESOLVED, Level, levels
+from scorefold.posterior.at_draws import PAIRS_TOGETHER, at_pairs, by_member, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
@@ -31,16 +32,12 @@ from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable, chosen_size, cut
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Key, Theta, draw_key, draw_keys
+from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
-MOST_AT_CENTRE = 512
-"""Sets whose scores at one point are computed together."""
-PAIRS_TOGETHER = 64
-"""Sets scored each at its own draw, at a time."""
 SCORED_TOGETHER = 8
 """Sets whose single scores are computed at a time."""
 
@@ -133,7 +130,7 @@ class ComposedPosterior(Posterior):
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        made = _by_member(self.scores, _with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
+        made = by_member(self.scores, with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
         composed, each = (np.asarray(one, np.float64) for one in made)
         theta = self.prior.from_normal(some)
         found = by_scores(composed[:, : len(some)], some, theta, each[:, : how.sets])
@@ -151,7 +148,7 @@ class ComposedPosterior(Posterior):
         level = jax.tree.map(lambda v: v[0], self._levels())
         at = np.resize(u, (len(sets), u.shape[1]))
         given = jnp.asarray(sets, jnp.float32), jnp.asarray(size), level, jnp.asarray(at, jnp.float32)
-        score, jacobian = (np.asarray(one, np.float64)[:count] for one in _at_pairs(self.scores, *given))
+        score, jacobian = (np.asarray(one, np.float64)[:count] for one in at_pairs(self.scores, *given))
         return Pairs(score, jacobian)
 
     @property
@@ -324,52 +321,6 @@ def _draw_many(
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(padded.x, padded.precision, keys)
-
-
-def _with_more_room(padded: PaddedSets) -> PaddedSets:
-    """One data set's sets, padded to a power of eight, so that few programs serve any number of them."""
-    count = len(padded.sizes)
-    room = 8 ** int(np.ceil(np.log2(count) / 3))
-    x = jnp.pad(padded.x[0], ((0, room - count), (0, 0), (0, 0)))
-    return PaddedSets(x, jnp.pad(padded.sizes, (0, room - count), mode="edge"), padded.number)
-
-
-@eqx.filter_jit
-def _by_member(
-    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Theta
-) -> tuple[Float[Array, "members draws dim"], Float[Array, "members sets dim"]]:
-    """Every member's composed score at the draws, and its score of each set at their centre.
-
-    What proposals add is the same for all of them, and left out.
-    """
-
-    def one(network: Any) -> tuple[Cloud, Float[Array, "sets dim"]]:
-        alone = replace(ensemble, network=jax.tree.map(lambda v: v[None], network))
-        sets = alone.embed(padded.x, padded.sizes, padded.number)
-        prepared, index = sets.prepare(centre[None], level), jnp.arange(len(padded.sizes))
-        each = jax.lax.map(lambda j: sets.chunk(prepared, level, j[None])[0, 0], index, batch_size=MOST_AT_CENTRE)
-        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level), each
-
-    with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, ensemble.network)
-
-
-@eqx.filter_jit
-def _at_pairs(ensemble: ScoreEnsemble, x: Array, size: Array, level: Level, u: Cloud) -> tuple[Cloud, Array]:
-    """g(u, X) = s(u, X) - ∇ log p(u) and ∂g/∂u of each pair, a few pairs at a time."""
-
-    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-        x, at = pair
-        sets = ensemble.embed(x[None], size[None], jnp.ones((), int))
-
-        def own(u: Array) -> Array:
-            score = sets.chunk(sets.prepare(u[None], level), level, jnp.zeros(1, int))[0, 0]
-            return score - sets.prior(u[None], level)[0]
-
-        return own(at), jax.jacfwd(own)(at)
-
-    with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, (x, u), batch_size=PAIRS_TOGETHER)
 
 
 @eqx.filter_jit

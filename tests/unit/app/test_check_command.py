@@ -43,6 +43,7 @@ def own(tmp_path_factory):
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_a_spoiled_model_is_found_out_and_mended(own, tmp_path):
     out, mended = tmp_path / "checked", tmp_path / "mended"

@@ -119,6 +119,7 @@ def test_a_method_without_a_score_is_refused():
         sf.fit(sims, "abc").check(X[:2], simulator)
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_the_correction_takes_known_errors_away_and_is_saved(tmp_path):
     base = RIGHT.ensemble.base
