@@ -251,17 +251,7 @@ class Posterior(ABC):
         Raises:
             ScorefoldError: if the method has no score to check, or an argument cannot be right.
 
-        Example:
-            >>> import scorefold as sf
-            >>> from scipy import stats
-            >>> def simulator(theta, rng):
-            ...     return theta + rng.standard_normal(1)
-            >>> prior = sf.Prior({"a": stats.norm(0, 1)})
-            >>> small = sf.NPSE(set_size=1, width=4, depth=1, training=sf.Training(members=2, steps=20))
-            >>> posterior = sf.fit(sf.simulate(prior, simulator, budget=500), small)
-            >>> found = posterior.check([[0.3], [0.1]], simulator, sims=200)
-            >>> bool(abs(found.shift[0]) < 1), found.failed
-            (True, 0)
+        `docs/trust.md` has an example that the tests run.
         """
         settings.count("sims", sims, 1)
         settings.count("seed", seed, 0)
