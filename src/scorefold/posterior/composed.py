@@ -33,8 +33,10 @@ LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
-MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 16, 4, 8_192
+MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
 """Partitions of the observations that steps take turns with: fewer where these would be very many sets together."""
+SMALLEST_GROUP = 128
+"""Draws that share a partition in a step."""
 SCORED_TOGETHER = 8
 """Sets whose single scores are computed at a time."""
 
@@ -240,9 +242,9 @@ def _draw(
 
 
 def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> Score:
-    """The composed score of one partition or another, picked anew in every step.
+    """The composed score of one partition or another: in every step, groups of the draws pick one each.
 
-    With exact scores the partition does not matter. Those of trained networks differ from one to the other, and steps that take
+    With exact scores the partition does not matter. Those of trained networks differ from one to the other, and draws that take
     turns follow their mean, at the cost of one.
     """
     flat = padded.x.reshape(-1, padded.x.shape[-1])
@@ -256,9 +258,15 @@ def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> 
     join, mean = jax.lax.map(lambda one: (embed(one).join, embed(one).mean), places)
 
     def score(u: Cloud, level: Level, key: Key) -> Cloud:
+        def one(group: tuple[Array, Cloud, Key]) -> Cloud:
+            which, u, key = group
+            return rule.score(replace(first, join=join[which], mean=mean[which]))(u, level, key)
+
         key_pick, key_score = jax.random.split(key)
-        which = jax.random.randint(key_pick, (), 0, len(places))
-        return rule.score(replace(first, join=join[which], mean=mean[which]))(u, level, key_score)
+        groups = max(1, len(u) // SMALLEST_GROUP)
+        picked = jax.random.permutation(key_pick, len(places))[jnp.arange(groups) % len(places)]
+        own = u.reshape(groups, -1, u.shape[1])
+        return jax.lax.map(one, (picked, own, jax.random.split(key_score, groups))).reshape(u.shape)
 
     return score
 

@@ -111,14 +111,14 @@ def wrong_scores():
 
 def test_a_step_takes_one_of_the_partitions():
     posterior, _ = wrong_scores()
-    x = np.random.default_rng(1).standard_normal((1, 8, 2))
+    x = np.random.default_rng(1).standard_normal((1, 20, 2))
     padded, how = posterior._arrange(x, [(0, 0)], Options())
     padded = padded._replace(x=padded.x[0])
     level = jax.tree.map(lambda v: v[0], levels())
     u = jax.random.normal(jax.random.key(0), (5, 2))
     score = over_partitions(how.rule, posterior.ensemble, padded)
     flat = padded.x.reshape(-1, 2)
-    keys = jax.random.split(jax.random.key(1), 200)
+    keys = jax.random.split(jax.random.key(1), 400)
     found = np.asarray(jax.jit(jax.vmap(lambda key: score(u, level, key)))(keys))
     by_itself = [
         how.rule.score(posterior.ensemble.embed(flat[one], padded.sizes, padded.number))(u, level, keys[0])
@@ -126,7 +126,7 @@ def test_a_step_takes_one_of_the_partitions():
     ]
     distance = np.abs(found[:, None] - np.stack(by_itself)).max(axis=(2, 3))
     assert distance.min(axis=1).max() < 1e-3, "each is that of a partition"
-    # 200 picks of 16 leave one out with probability 16 (15/16)^200 < 10⁻⁴, and these keys are fixed.
+    # 400 picks of 32 leave one out with probability 32 (31/32)^400 < 10⁻⁴, and these keys are fixed.
     assert len(set(distance.argmin(axis=1))) == len(padded.others)
 
 
@@ -144,5 +144,5 @@ def test_the_partition_does_not_show(monkeypatch):
     many = scatter()
     monkeypatch.setattr(composed, "other_partitions", lambda *sizes: None)
     one = scatter()
-    assert many < 0.12
+    assert many < 0.15
     assert many < 0.5 * one
