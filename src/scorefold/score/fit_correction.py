@@ -26,7 +26,7 @@ class GaussianScore(NamedTuple):
     def score(self, theta: Theta, level: Level) -> Theta:
         """-(γ C + (1-γ) I)⁻¹ (u_t - √γ m)."""
         off = (theta - jnp.sqrt(level.gamma) * self.mean) @ self.vectors
-        return -self.vectors @ (off / (level.gamma * self.variances + 1 - level.gamma))
+        return -self.vectors @ (off / (level.gamma * self.variances + level.noise))
 
 
 def matched(u: np.ndarray) -> GaussianScore:
@@ -54,7 +54,7 @@ def _sums(
     """For cases that `judge` did not train on, at one level, over ±noise; `matching` unless u follows the prior."""
 
     def one(u: Array, x: Array, size: Array, noise: Array) -> _Sums:
-        sigma = jnp.sqrt(1 - level.gamma)
+        sigma = jnp.sqrt(level.noise)
         theta = jnp.sqrt(level.gamma) * u + sigma * noise
         own = ensemble.member(judge)
         embedded = own.embed(x, size)
@@ -70,7 +70,7 @@ def _sums(
         mean = jnp.mean(jax.vmap(of)(ensemble.network), axis=0)
 
         def metric(v: Array) -> Array:
-            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level.gamma, size)
+            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level, size)
 
         features = jnp.concatenate([jnp.ones(1), theta])
         return _Sums(
