@@ -62,11 +62,12 @@ class ScorefoldWarning(UserWarning):
 
 
 class UntrustworthyDraws(ScorefoldWarning):
-    """The sampler's own checks say that the draws should not be trusted; they are returned all the same.
+    """The draws should not be trusted; they are returned all the same.
 
-    The run has not converged or has diverged, as `draws.info` says. More levels or steps may help, and so may the default rule
-    and sampler; if these do not, the observations may be unlike the simulations (see `sf.diagnose`). It is a
-    `ScorefoldWarning`.
+    Either the sampler has not settled or has diverged, as `draws.info` says: more levels or steps may help, and so may the
+    default rule and sampler. Or, for a refined posterior, the rounds do not agree or `draws.trust` is bad: `posterior.check`
+    tells how far the draws are off. If nothing helps, the observations may be unlike the simulations (see `sf.diagnose`). It is
+    a `ScorefoldWarning`.
     """
 
 

@@ -118,12 +118,13 @@ def test_repr(posterior):
     drawn = posterior.sample(X[:5], draws=1_500, seed=1)
     text = repr(drawn)
     assert text.startswith("Draws(1,500 × (theta_1, theta_2,")
-    assert "given 5 observations; converged; " in text
+    assert "given 5 observations; trust: " in text
+    assert "; the sampler settled; " in text
     assert "\n" not in text
     lost = dataclasses.replace(drawn, info=drawn.info._replace(converged=False, diverged=True))
     assert "DIVERGED" in repr(lost)
     unsure = dataclasses.replace(drawn, info=drawn.info._replace(converged=False))
-    assert "NOT CONVERGED" in repr(unsure)
+    assert "NOT SETTLED" in repr(unsure)
 
 
 # Bounds
@@ -183,7 +184,7 @@ def test_absurd_observations_never_pass_silently(posterior, n, value):
     assert "\n" not in str(caught[0].message)
     assert np.isfinite(drawn.theta).all()
     assert not drawn.info.converged
-    assert "DIVERGED" in repr(drawn) or "NOT CONVERGED" in repr(drawn)
+    assert "DIVERGED" in repr(drawn) or "NOT SETTLED" in repr(drawn)
 
 
 def test_one_absurd_observation_among_sensible_ones(posterior):
@@ -197,7 +198,7 @@ def test_one_absurd_observation_among_sensible_ones(posterior):
 
 @pytest.mark.parametrize(
     ("converged", "diverged", "u", "words"),
-    [(False, False, 0.0, "have not converged"), (False, True, 20.0, "ran away, beyond 15 prior sd")],
+    [(False, False, 0.0, "has not settled"), (False, True, 20.0, "ran away, beyond 15 prior sd")],
 )
 def test_untrustworthy_draws_come_with_a_warning(posterior, monkeypatch, converged, diverged, u, words):
     def draw(*args):

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from scorefold.app.commands.bench_commands import bench_app
+from scorefold.app.commands.check_command import check
 from scorefold.app.commands.compare_command import compare
 from scorefold.app.commands.diagnose_command import diagnose
 from scorefold.app.commands.infer_commands import demo, infer
@@ -30,6 +31,7 @@ app.command()(simulate)
 app.add_typer(store_app, name="store")
 app.command()(fit)
 app.command()(sample)
+app.command()(check)
 app.command()(diagnose)
 app.command()(compare)
 app.add_typer(bench_app, name="bench")

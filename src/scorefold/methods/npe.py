@@ -19,6 +19,7 @@ from scorefold.density.flow import check_flow
 from scorefold.density.set_flow import SetFlowNetwork, SetFlowShape, set_flow_loss
 from scorefold.methods.method import Method
 from scorefold.posterior.amortised import FlowPosterior
+from scorefold.posterior.reach import reach_of
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
 from scorefold.score.standardize import Standardize, fit_standardize, standardized
@@ -62,8 +63,9 @@ class NPE(Method):
         objective = Objective(SetFlowNetwork, shape, set_flow_loss, set_flow_loss)
         fitted = train(objective, sets, fixed, self.training, self.base, progress, checkpoint)
         posteriors = []
-        for one, (scale, base), (network, history) in zip(sims, fixed, fitted, strict=True):
-            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, history, one.shape, shape.largest_set))
+        for one, cases, (scale, base), (network, history) in zip(sims, sets, fixed, fitted, strict=True):
+            rest = history, one.shape, shape.largest_set, reach_of(cases, scale)
+            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, *rest))
         return posteriors
 
     def _fixed(self, cases: TrainingSet) -> tuple[Standardize, GaussianBase | None]:

@@ -22,6 +22,7 @@ from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.reach import reach_of
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective
 from scorefold.score.embedding import Embedding, check_embedding
@@ -104,8 +105,8 @@ class NPSE(Method):
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
-            least = float(np.sqrt(known.levels.noise[0]))
-            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set, least))
+            rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach_of(cases, known.standardize)
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, *rest))
         return trained
 
     def refine(

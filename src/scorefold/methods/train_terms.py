@@ -8,6 +8,7 @@ from scorefold.density.likelihood import Likelihood
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.density.ratio import Ratio
 from scorefold.errors import ScorefoldError
+from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.screening import say_likelihood_alone
@@ -40,6 +41,7 @@ def train_terms(
         fixed.append((scale, line.fit_line(standardized(scale, x), cases.u) if method.base else None))
     trained = train(objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
-    for one, (scale, fitted), (network, history) in zip(sims, fixed, trained, strict=True):
-        posteriors.append(SummedPosterior(one.prior, method, MeanTerms(network, scale, fitted, model), history, one.shape))
+    for one, cases, (scale, fitted), (network, history) in zip(sims, sets, fixed, trained, strict=True):
+        terms, reach = MeanTerms(network, scale, fitted, model), reach_of(cases, scale)
+        posteriors.append(SummedPosterior(one.prior, method, terms, history, one.shape, reach))
     return posteriors

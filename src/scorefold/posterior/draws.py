@@ -8,6 +8,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
+from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.simulation.replicate import replicate
@@ -20,7 +21,7 @@ class Health(Protocol):
 
     @property
     def converged(self) -> Any:
-        """The method's own checks passed."""
+        """The sampler settled, by its own checks; whether what it followed is right they cannot say."""
 
     @property
     def diverged(self) -> Any:
@@ -35,7 +36,8 @@ class Draws:
     """(draws, dim), in the prior's order"""
     names: tuple[str, ...]
     info: Health
-    """How it went; what it holds depends on the method, `converged` and `diverged` are always there."""
+    """How the sampler's run went, not how right the answer is; what it holds depends on the method, `converged` and `diverged`
+    are always there."""
     n: int
     """Observations that the draws are given."""
     how: Any
@@ -44,11 +46,14 @@ class Draws:
     x_obs: np.ndarray | None = None
     """(n, *shape), what the draws are given"""
     prior: Prior | None = None
+    trust: Trust | None = None
+    """How far the draws may be from the true posterior; `sample` always says."""
 
     def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
         """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
 
-        `posterior_predictive` (draws, n, *shape), as `predict` simulates it, makes one more group.
+        `posterior_predictive` (draws, n, *shape), as `predict` simulates it, makes one more group. The posterior's attributes
+        hold `trust`, `trust_why` and `sampler_settled`, and for each parameter `expected_shift_…` and `expected_width_…`.
         """
         import arviz
 
@@ -65,7 +70,17 @@ class Draws:
                     f"got {replicated.shape}. draws.predict(simulator) makes one."
                 )
             groups["posterior_predictive"] = {"x": replicated[None]}
-        return arviz.from_dict(**groups)
+        return arviz.from_dict(**groups, posterior_attrs=self._attributes())
+
+    def _attributes(self) -> dict[str, Any]:
+        """Trust and health, as a file of arrays can hold them."""
+        found: dict[str, Any] = {"sampler_settled": int(bool(self.info.converged))}
+        if self.trust is None:
+            return found
+        told = self.trust.summary()
+        for word in ("shift", "width"):
+            found |= {f"expected_{word}_{name}": value for name, value in told.get(word, {}).items()}
+        return {"trust": told["verdict"], "trust_why": told["why"], **found}
 
     def to_pandas(self) -> Any:
         """As a pandas DataFrame, one column for each parameter."""
@@ -93,10 +108,11 @@ class Draws:
         return {name: theta[None, :, i] for i, name in enumerate(self.names)}
 
     def __repr__(self) -> str:
-        trust = "converged" if self.info.converged else "DIVERGED" if self.info.diverged else "NOT CONVERGED"
+        sampler = "settled" if self.info.converged else "DIVERGED" if self.info.diverged else "has NOT SETTLED"
+        trust = "" if self.trust is None else f" trust: {self.trust};"
         return (
-            f"Draws({len(self.theta):,} × ({', '.join(self.names)}) given {self.n:,} observations; "
-            f"{trust}; {self.seconds:.1f} s)"
+            f"Draws({len(self.theta):,} × ({', '.join(self.names)}) given {self.n:,} observations;{trust} "
+            f"the sampler {sampler}; {self.seconds:.1f} s)"
         )
 
 

@@ -96,7 +96,8 @@ def _write(draws: "Draws", out: Path) -> None:
 
     try:
         if out.suffix == ".npz":
-            np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged))
+            trust = "" if draws.trust is None else draws.trust.verdict
+            np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged), trust=trust)
         elif out.suffix == ".csv":
             np.savetxt(out, draws.theta, delimiter=",", header=",".join(draws.names), comments="")
         else:
@@ -111,12 +112,15 @@ def _summary(draws: "Draws") -> None:
     from rich.table import Table
 
     from scorefold.posterior.composed import Composition
+    from scorefold.report.words import trust_rows
 
-    table = Table("parameter", "mean", "sd", "5 %", "median", "95 %", box=None, pad_edge=False, header_style="bold")
+    told = [] if draws.trust is None else [row[1:] for row in trust_rows(draws.trust.summary())]
+    head = ("mean", "sd", "5 %", "median", "95 %", *(("expected shift", "expected width") if told else ()))
+    table = Table("parameter", *head, box=None, pad_edge=False, header_style="bold")
     quantiles = np.quantile(draws.theta, [0.05, 0.5, 0.95], axis=0)
     for i, name in enumerate(draws.names):
         values = (draws.theta[:, i].mean(), draws.theta[:, i].std(ddof=1), *quantiles[:, i])
-        table.add_row(name, *(f"{value:.4g}" for value in values))
+        table.add_row(name, *(f"{value:.4g}" for value in values), *(told[i] if told else ()))
     console = Console(soft_wrap=True, highlight=False)
     console.print(table)
     console.print(f"\n{draws!r}", markup=False)
