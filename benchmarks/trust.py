@@ -5,7 +5,7 @@
 
 The trainings of a task are one program. A cell is one training, number of observations and data set; its record goes to
 records.jsonl as it comes, and the same call goes on where an earlier one stopped. A record holds, for every parameter, the true
-shift (in sd of the true posterior) and sd ratio, the members' disagreement (T1 and that of the widths), the floor and the
+shift (in sd of the true posterior) and sd ratio, C2ST, the members' disagreement (T1 and that of the widths), the floor and the
 strangeness of the observations, and what `posterior.check` finds if --check simulations are given for it.
 
 The map log error = log(scale) + power log(disagreement) is learnt on some tasks and checked on the others, and the other way
@@ -27,6 +27,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from scorefold import methods, tasks
+from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.methods.fit import fit_many
@@ -35,9 +36,11 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.trust import SHIFTS, WIDTHS, Disagreement
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.simulate import simulate
+from scorefold.tasks.stored import BENCHMARK_SEEDS, BENCHMARK_SIZES
 from scorefold.tasks.task import Task
 
 RECORDS = "records.jsonl"
+REFERENCE_DRAWS = 1_000
 FAST = -1
 """The data set of `sir` with beta = 1.05, gamma = 0.127: a fast epidemic, two prior sd up."""
 FAST_EPIDEMIC = np.array([1.05, 0.127])
@@ -99,10 +102,13 @@ def configured(chosen: argparse.Namespace) -> Any:
 
 
 def observed(task: Task, cell: Cell) -> np.ndarray:
-    """The data set; no two cells but those of one training and data set share parameters."""
+    """The data set; no two cells but those of one training and data set share parameters.
+
+    Up to 30 observations they are the benchmark's, for which Lotka–Volterra comes with reference draws.
+    """
     if cell.dataset == FAST:
         return replicate(FAST_EPIDEMIC[None], task.simulator, cell.n, 77 + cell.training)[0]
-    return task.observe(cell.n, 10_000 + 100 * cell.training + cell.dataset)[1]
+    return task.observe(max(cell.n, BENCHMARK_SIZES[-1]), BENCHMARK_SEEDS[6 * cell.training + cell.dataset])[1][: cell.n]
 
 
 def measured(task: Task, posterior: Posterior, cell: Cell, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -118,7 +124,8 @@ def measured(task: Task, posterior: Posterior, cell: Cell, chosen: argparse.Name
     theta, sampled = posterior.prior.from_normal(drawn.u), time.perf_counter()
     doubts = posterior.doubts(x, drawn.u, seed, AS_THE_METHOD_SAYS)
     judged = time.perf_counter()
-    reference = task.reference(x_obs, chosen.reference, 1)
+    reference = task.reference(x_obs, REFERENCE_DRAWS, 0)
+    record["c2st"] = round(c2st(theta[:REFERENCE_DRAWS], reference), 4)
     record |= {"shift": listed(mean_shift(theta, reference)), "log_width": listed(np.log(sd_ratio(theta, reference)))}
     record |= {"settled": bool(drawn.info.converged), "sample_s": sampled - started, "trust_s": judged - sampled}
     found = doubts.disagreement
@@ -128,7 +135,7 @@ def measured(task: Task, posterior: Posterior, cell: Cell, chosen: argparse.Name
         record["noise"] = listed(np.broadcast_to(found.noise, t1.shape))
     if doubts.strange is not None:
         record |= {"p": doubts.strange.p_value, "far": doubts.strange.far}
-    if chosen.check:
+    if chosen.check and cell.n in chosen.check_ns:
         record |= checked(task, posterior, x_obs, chosen.check * (cell.n if chosen.times_n else 1), reference, chosen.draws)
     return record
 
@@ -141,6 +148,7 @@ def checked(task: Task, posterior: Any, x_obs: np.ndarray, sims: int, reference:
         "twin_error": listed(found.log_width_error),
     }  # fmt: skip
     theta = posterior.corrected(found).sample(x_obs, draws).theta
+    record["after_c2st"] = round(c2st(theta[:REFERENCE_DRAWS], reference), 4)
     after = {"after_shift": mean_shift(theta, reference), "after_log_width": np.log(sd_ratio(theta, reference))}
     return record | {name: listed(values) for name, values in after.items()}
 
@@ -291,8 +299,8 @@ def main() -> None:
     parser.add_argument("--method", default="f-npse")
     parser.add_argument("--steps", type=int, help="of training, at most; by default as the method says")
     parser.add_argument("--draws", type=int, default=2_000)
-    parser.add_argument("--reference", type=int, default=4_000)
     parser.add_argument("--check", type=int, default=0, help="simulations of posterior.check for every cell")
+    parser.add_argument("--check-ns", type=int, nargs="+", default=[30], help="the numbers of observations that are checked")
     parser.add_argument("--times-n", action="store_true", help="so many for every observation")
     parser.add_argument("--summary", action="store_true", help="only say what the records say")
     chosen = parser.parse_args()

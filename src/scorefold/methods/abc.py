@@ -30,7 +30,7 @@ from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
-from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.simulations import Simulations, split
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.types import Float, Int
 
@@ -84,6 +84,7 @@ class ABC(Method):
         return [self._train(one) for one in sims]
 
     def _train(self, sims: Simulations) -> "AbcPosterior":
+        sims = split(sims, sims.set_size)
         x = sims.x.reshape(*sims.x.shape[:2], -1)
         standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
         u = sims.prior.to_normal(sims.theta)

@@ -19,6 +19,7 @@ from scorefold.simulation import screening as health
 from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.train import training_set
 from scorefold.train.checkpoint import Checkpoint
+from scorefold.types import single_precision
 
 
 def fit(
@@ -73,7 +74,8 @@ def fit_many(
         kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
     elif best_so_far is not False:
         raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
-    trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
+    with single_precision():
+        trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
     # Where posteriors come from is not the method's affair.
     return [
         replace(posterior, made=Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
@@ -105,7 +107,7 @@ def _checkpoint(
 def _hash(sims: Simulations) -> str:
     """SHA-256 of everything that training sees of the simulations."""
     digest = hashlib.sha256(repr(sims.prior.describe()).encode())
-    for array in (sims.theta, sims.x, sims.sizes, sims.origin):
+    for array in (sims.theta, sims.x, sims.sizes, sims.origin, *(() if sims.calls is None else (sims.calls,))):
         digest.update(f"{array.shape} {array.dtype}".encode())
         for part in pieces(array):
             digest.update(np.ascontiguousarray(array[part]).data)

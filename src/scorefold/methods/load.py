@@ -33,6 +33,7 @@ from scorefold.posterior.summed import SummedPosterior
 from scorefold.sample import DDIM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.embedding import Attention, Convolution
 from scorefold.train.training import Training
+from scorefold.types import single_precision
 
 POSTERIORS: dict[type[Posterior], tuple[type[Method], ...]] = {
     AbcPosterior: (ABC,),
@@ -71,7 +72,8 @@ def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = 
     """The posterior that was saved in this folder. An embedding of the user's own must be given again, as a function."""
     path = settings.folder(folder)
     try:
-        return _load(path, embedding)
+        with single_precision():
+            return _load(path, embedding)
     except ScorefoldError as error:
         raise ModelError(f"{path} cannot be loaded: {error}") from error
 

@@ -11,6 +11,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.screening import say_likelihood_alone
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective, train
@@ -32,6 +33,8 @@ def train_terms(
             f"expected a prior with a known density for {type(method).__name__}, which multiplies it with the likelihood; got "
             "one from draws. Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
         )
+    for one in sims:
+        say_likelihood_alone(one, type(method).__name__)
     sets, fixed = training_sets(sims, 1, method.training, seeds), []
     for cases in sets:
         scale, x = fit_standardize(cases.observations), cases.x[:, 0]

@@ -37,7 +37,7 @@ from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
-from scorefold.types import Float
+from scorefold.types import Float, single_precision
 
 DRAWS = 1_000
 SPREAD = 1.5
@@ -196,7 +196,8 @@ def run_check(posterior: Checkable, x: np.ndarray, u: np.ndarray, how: Simulatin
     simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
     if len(at) < FEWEST_SETS:
         raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {len(at)} of {count} are left after failures")
-    found = _moments(posterior.at_pairs(simulated, at), at - centre, n / size)
+    with single_precision():
+        found = _moments(posterior.at_pairs(simulated, at), at - centre, n / size)
     around = Around.draws(u, posterior.prior.from_normal(u))
     steeper = np.maximum(1 + 2 * around.log_width(_sure(found)), SMALLEST_PRECISION)
     shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper

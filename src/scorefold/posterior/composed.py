@@ -14,7 +14,7 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.noise import RESOLVED, Level, levels
+from scorefold.noise import RESOLVED, Level, Score, levels
 from scorefold.posterior.at_draws import PAIRS_TOGETHER, at_pairs, by_member, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
@@ -27,17 +27,21 @@ from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS,
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
-from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
+from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable, chosen_size, cut
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
+from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys, single_precision
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
+MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
+"""Partitions of the observations that steps take turns with: fewer where these would be very many sets together."""
+SMALLEST_GROUP = 128
+"""Draws that share a partition in a step."""
 SCORED_TOGETHER = 8
 """Sets whose single scores are computed at a time."""
 
@@ -212,7 +216,10 @@ class ComposedPosterior(Posterior):
         padding = bucket(count) - count
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
-        return PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count)), how
+        padded = PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count))
+        alone = isinstance(how.sampler, Metropolis) or how.pilots  # these need one density, or are found for one partition
+        others = None if alone else other_partitions(sizes, count, self.largest_set)
+        return padded._replace(others=None if others is None else jnp.asarray(others)), how
 
     @property
     def scores(self) -> ScoreEnsemble:
@@ -262,9 +269,10 @@ class ComposedPosterior(Posterior):
         sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
         level = jax.tree.map(lambda v: v[0], self._levels())
-        scores, prior = _single_scores(
-            self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
-        )
+        with single_precision():
+            scores, prior = _single_scores(
+                self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
+            )
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
     def _grid(self, sampler: Sampler) -> Level:
@@ -295,7 +303,7 @@ def _draw(
         sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
         if padded.precision is not None:
             sets = sets.with_precision(padded.precision)
-        score = rule.score(sets)
+        score = over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets)
         if tilt is not None:
             score = tilt.score(score)
         key_start, key_run = jax.random.split(key)
@@ -307,6 +315,36 @@ def _draw(
                 log_density = tilt.log_density(log_density)
             return sampler(score, grid, u, key_run, count, log_density)
         return sampler(score, grid, u, key_run, count)
+
+
+def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> Score:
+    """The composed score of one partition or another: in every step, groups of the draws pick one each.
+
+    With exact scores the partition does not matter. Those of trained networks differ from one to the other, and draws that take
+    turns follow their mean, at the cost of one.
+    """
+    flat = padded.x.reshape(-1, padded.x.shape[-1])
+    places = padded.others
+    assert places is not None
+
+    def embed(places: Array) -> EnsembleSets:
+        return ensemble.embed(flat[places], padded.sizes, padded.number)
+
+    first = embed(places[0])  # all have its sizes
+    join, mean = jax.lax.map(lambda one: (embed(one).join, embed(one).mean), places)
+
+    def score(u: Cloud, level: Level, key: Key) -> Cloud:
+        def one(group: tuple[Array, Cloud, Key]) -> Cloud:
+            which, u, key = group
+            return rule.score(replace(first, join=join[which], mean=mean[which]))(u, level, key)
+
+        key_pick, key_score = jax.random.split(key)
+        groups = max(1, len(u) // SMALLEST_GROUP)
+        picked = jax.random.permutation(key_pick, len(places))[jnp.arange(groups) % len(places)]
+        own = u.reshape(groups, -1, u.shape[1])
+        return jax.lax.map(one, (picked, own, jax.random.split(key_score, groups))).reshape(u.shape)
+
+    return score
 
 
 @eqx.filter_jit
@@ -343,6 +381,22 @@ def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator
     padded = np.zeros((len(sizes), width, x.shape[1]))
     padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes
+
+
+def other_partitions(sizes: np.ndarray, count: int, width: int) -> np.ndarray | None:
+    """(partitions, sets, width): for partitions of the same observations, where each has them in the first one; padded sets.
+
+    They depend on the sizes alone: it is the first partition that is random. None where all partitions are the same.
+    """
+    if count == 1 or sizes.max() == 1:
+        return None
+    real = (np.arange(width) < sizes[:, None]) & (np.arange(len(sizes)) < count)[:, None]
+    partitions = int(np.clip(SETS_OF_PARTITIONS // len(sizes), FEWEST_PARTITIONS, MOST_PARTITIONS))
+    places = np.zeros((partitions, *real.shape), np.int32)
+    rng = np.random.default_rng(sizes[:count])
+    for one in places:
+        one[real] = rng.permutation(np.flatnonzero(real))
+    return places
 
 
 def cloud_size(draws: int, dim: int) -> int:

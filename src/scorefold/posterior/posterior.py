@@ -29,6 +29,7 @@ from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
+from scorefold.types import single_precision
 
 FORMAT = model.Format("scorefold model", 2, {})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
@@ -119,7 +120,8 @@ class Posterior(ABC):
             if not ours or not overwrite:
                 why = "a model. Write save(folder, overwrite=True) to replace it" if ours else "something else, which is kept"
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
-        config, arrays = saved.parts(self)
+        with single_precision():
+            config, arrays = saved.parts(self)
         try:
             model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
         except OSError as error:
@@ -296,9 +298,10 @@ class Posterior(ABC):
 
     def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options) -> Draws:
         started = time.perf_counter()
-        drawn = self.draw(x, draws, seed, options)
-        theta = self.prior.from_normal(drawn.u)
-        trust = judge(self.prior.names, self.doubts(x, drawn.u, seed, options), drawn.info)
+        with single_precision():
+            drawn = self.draw(x, draws, seed, options)
+            doubts = self.doubts(x, drawn.u, seed, options)
+        theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs = x.reshape(len(x), *self.shape)
@@ -342,7 +345,8 @@ class Posterior(ABC):
         flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
         seeds = [(one, 0) for one in given] if each else [(given[0], i) for i in range(len(x))]
-        u, converged, diverged = self.draw_many(flat, draws, seeds, options)
+        with single_precision():
+            u, converged, diverged = self.draw_many(flat, draws, seeds, options)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])

@@ -99,7 +99,7 @@ def simulate(
         )
     if sims.failed:
         warnings.warn(
-            f"{guard.sentence('and were left out')} The posterior is then the one given that the simulation succeeds.",
+            f"{guard.sentence('and were left out')} The posterior counts every observation as one that did not fail.",
             ScorefoldWarning,
             stacklevel=2,
         )

@@ -2,6 +2,13 @@
 
 Case c has parameters θ_c ~ p(θ), a size s_c ~ U{1 … m} and s_c observations. A budget counts simulator calls, (m+1)/2 to
 a case on average; the last case is cut so that the calls add up to the budget exactly.
+
+Failed calls. To fail is one of the outcomes of a simulator, with probability f(θ), and n observations tell n times that it did
+not happen: the posterior is p(θ) ∏_j p(x_j, ok | θ) ∝ p(θ) ∏_j [1 - f(θ)] p(x_j | θ, ok). So a set of s observations must come
+from θ ~ p(θ) [1 - f(θ)]^s, that is from s calls in a row none of which failed. `cut` and `split` therefore end a set before its
+first failed call. Then all sets of s or more observations, cut to s, are fair cases of size s; a set as long as it happens to
+be is not, since the call after its last one may be the one that failed. Calls of one case are alike, so that which of them
+failed is drawn at random.
 """
 
 import mmap
@@ -64,6 +71,8 @@ class Simulations(NamedTuple):
     """(cases,) which parameter draw a case belongs to; several once large sets have been cut"""
     failures: tuple[Failure, ...] = ()
     """The first 100 of the calls that failed."""
+    calls: np.ndarray | None = None
+    """(cases,) how many calls each case had, failed ones included; None where none failed, or nothing is known of them"""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -105,22 +114,42 @@ class Cut(NamedTuple):
             x[at] = sims.x[case[at, None], place[at]]
             let_go(sims.x)
         x[np.arange(self.set_size) >= sizes[:, None]] = 0
-        return sims._replace(theta=sims.theta[case], x=x, sizes=sizes, set_size=self.set_size, origin=sims.origin[case])
+        some = {"theta": sims.theta[case], "sizes": sizes, "origin": sims.origin[case]}
+        return sims._replace(**some, x=x, set_size=self.set_size, calls=None)
 
 
 def cut(sims: Simulations, set_size: int) -> Cut:
-    """Sets of at most `set_size` observations."""
+    """Sets of at most `set_size` observations, each of which ends before its first failed call."""
     set_size = min(set_size, sims.set_size)
     starts = range(0, sims.set_size, set_size)
+    if sims.calls is not None:
+        return _cut_at_failures(sims, sims.calls, set_size)
     case = [np.flatnonzero(sims.sizes > start) for start in starts]
     first = np.repeat(starts, [len(some) for some in case])
     together = np.concatenate(case)
     return Cut(sims, set_size, together, first, np.minimum(sims.sizes[together] - first, set_size))
 
 
+def _cut_at_failures(sims: Simulations, calls: np.ndarray, set_size: int) -> Cut:
+    """As `cut`, where calls failed: which of them is drawn at random."""
+    places = np.arange(sims.set_size)
+    order = np.random.default_rng([sims.seed, 19]).random((len(calls), sims.set_size))
+    order[places >= calls[:, None]] = 2.0  # no call
+    rank = np.argsort(np.argsort(order, axis=1), axis=1)
+    good = rank < sims.sizes[:, None]  # a random choice of as many calls as succeeded
+    before: np.ndarray = np.cumsum(good, axis=1) - good
+    parts: list[tuple[np.ndarray, ...]] = []
+    for start in range(0, sims.set_size, set_size):
+        row = np.cumprod(good[:, start : start + set_size], axis=1).sum(axis=1)
+        some = np.flatnonzero(row)
+        parts.append((some, before[some, start], row[some]))
+    case, first, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Cut(sims, set_size, case, first, sizes)
+
+
 def split(sims: Simulations, set_size: int) -> Simulations:
-    """The same observations in sets of at most `set_size`, each with its parameters, in memory."""
-    if set_size >= sims.set_size:
+    """The same observations in sets of at most `set_size`, each with its parameters, in memory; ended before failed calls."""
+    if set_size >= sims.set_size and sims.calls is None:
         return sims
     parts = cut(sims, set_size)
     return parts.take(np.arange(len(parts.case)))
@@ -184,7 +213,13 @@ def gather(
         seed=calls.seed,
         origin=np.arange(some.sum()),
         failures=failures(calls, status, {}),
+        calls=None if made == len(case) else _calls_made(calls, status)[some],
     )
+
+
+def _calls_made(calls: Calls, status: np.ndarray) -> np.ndarray:
+    """(cases,)"""
+    return np.bincount(calls.case[status != MISSING], minlength=len(calls.theta))
 
 
 def _whole_cases(calls: Calls, status: np.ndarray) -> np.ndarray:

@@ -283,7 +283,8 @@ def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array
 
     def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
         unseen = jax.tree.map(lambda v: v[rows], data.cases)
-        loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
+        with jax.default_matmul_precision("highest"):  # as draws are made
+            loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
         better = loss < run.best_loss
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
         return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss

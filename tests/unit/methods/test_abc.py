@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import failing
 import numpy as np
 import pytest
 from baseline import misses, observed, simulations
@@ -93,3 +94,12 @@ def test_summaries_adjustment_and_weights():
     weights = epanechnikov(np.array([0.0, 0.5, 1.0]))
     np.testing.assert_allclose(weights, np.array([1, 0.75, 0]) / 1.75)
     np.testing.assert_allclose(epanechnikov(np.ones(4)), 0.25)
+
+
+@pytest.mark.false_failure(1e-6)
+def test_sets_in_which_calls_failed_are_compared_as_far_as_they_did_not():
+    """What sets of n are compared with comes from parameters with n successes."""
+    (posterior,) = ABC().train([failing.simulations(40_000, set_size=4)], [0], progress=False)
+    for n in range(1, 5):
+        u, (mean, variance) = posterior.u[posterior.sizes >= n, 0], failing.given_success(n)
+        assert abs(u.mean() - mean) < 5.5 * np.sqrt(variance / len(u))  # beyond it 4 times in 10⁸
