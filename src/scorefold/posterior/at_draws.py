@@ -15,6 +15,8 @@ from scorefold.types import Array, Cloud, Float, Theta
 
 MOST_AT_CENTRE = 512
 """Sets whose scores at one point are computed together."""
+SCORED_TOGETHER = 8
+"""Sets whose single scores are computed at a time."""
 PAIRS_TOGETHER = 64
 """Sets scored each at its own draw, at a time."""
 
@@ -63,3 +65,27 @@ def at_pairs(ensemble: ScoreEnsemble, x: Array, size: Array, level: Level, u: Cl
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(one, (x, u), batch_size=PAIRS_TOGETHER)
+
+
+def all_pairs(ensemble: ScoreEnsemble, x: np.ndarray, level: Level, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`at_pairs` for sets x (pairs, set, features), padded so that few programs serve any number of them."""
+    count, size = x.shape[:2]
+    sets = np.zeros((-(-count // PAIRS_TOGETHER) * PAIRS_TOGETHER, ensemble.network.shape.largest_set, x.shape[2]))
+    sets[:count, :size] = x
+    at = jnp.asarray(np.resize(u, (len(sets), u.shape[1])), jnp.float32)
+    score, jacobian = at_pairs(ensemble, jnp.asarray(sets, jnp.float32), jnp.asarray(size), level, at)
+    return np.asarray(score, np.float64)[:count], np.asarray(jacobian, np.float64)[:count]
+
+
+@eqx.filter_jit
+def single_scores(
+    ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
+) -> tuple[Float[Array, "sets draws dim"], Cloud]:
+    """The scores of sets of one observation each, a few sets at a time."""
+    with jax.default_matmul_precision("highest"):
+        sets = ensemble.embed(x, jnp.ones(len(x), jnp.int32), count)
+        prepared = sets.prepare(u, level)
+        together = min(SCORED_TOGETHER, len(x))
+        index = jnp.arange(len(x)).reshape(-1, together)
+        scores = jax.lax.map(lambda some: sets.chunk(prepared, level, some), index)
+        return scores.reshape(len(x), *u.shape), sets.prior(u, level)

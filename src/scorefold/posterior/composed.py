@@ -15,7 +15,7 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import RESOLVED, Level, Score, levels
-from scorefold.posterior.at_draws import PAIRS_TOGETHER, at_pairs, by_member, with_more_room
+from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
@@ -32,7 +32,7 @@ from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable, chosen_size, cut
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys, single_precision
+from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
@@ -42,8 +42,6 @@ MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
 """Partitions of the observations that steps take turns with: fewer where these would be very many sets together."""
 SMALLEST_GROUP = 128
 """Draws that share a partition in a step."""
-SCORED_TOGETHER = 8
-"""Sets whose single scores are computed at a time."""
 
 
 class Composition(NamedTuple):
@@ -146,13 +144,7 @@ class ComposedPosterior(Posterior):
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
-        count, size = x.shape[:2]
-        sets = np.zeros((-(-count // PAIRS_TOGETHER) * PAIRS_TOGETHER, self.largest_set, x.shape[2]))
-        sets[:count, :size] = x
-        level = jax.tree.map(lambda v: v[0], self._levels())
-        at = np.resize(u, (len(sets), u.shape[1]))
-        given = jnp.asarray(sets, jnp.float32), jnp.asarray(size), level, jnp.asarray(at, jnp.float32)
-        score, jacobian = (np.asarray(one, np.float64)[:count] for one in at_pairs(self.scores, *given))
+        score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self._levels()), u)
         return Pairs(score, jacobian)
 
     @property
@@ -270,7 +262,7 @@ class ComposedPosterior(Posterior):
         sets[:count, 0] = x
         level = jax.tree.map(lambda v: v[0], self._levels())
         with single_precision():
-            scores, prior = _single_scores(
+            scores, prior = single_scores(
                 self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
             )
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
@@ -359,20 +351,6 @@ def _draw_many(
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(padded.x, padded.precision, keys)
-
-
-@eqx.filter_jit
-def _single_scores(
-    ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
-) -> tuple[Float[Array, "sets draws dim"], Cloud]:
-    """The scores of sets of one observation each, a few sets at a time."""
-    with jax.default_matmul_precision("highest"):
-        sets = ensemble.embed(x, jnp.ones(len(x), jnp.int32), count)
-        prepared = sets.prepare(u, level)
-        together = min(SCORED_TOGETHER, len(x))
-        index = jnp.arange(len(x)).reshape(-1, together)
-        scores = jax.lax.map(lambda some: sets.chunk(prepared, level, some), index)
-        return scores.reshape(len(x), *u.shape), sets.prior(u, level)
 
 
 def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
