@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scorefold.score import embedding as embeddings
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.simulate import simulate
+    from scorefold.simulation.simulations import Simulations
     from scorefold.simulation.store.store import Store
     from scorefold.simulation.workers import Workers
     from scorefold.train.training import Training
@@ -51,6 +52,7 @@ _HOMES = {
     "NRE": "methods.nre",
     "Posterior": "posterior.posterior",
     "Prior": "prior",
+    "Simulations": "simulation.simulations",
     "Store": "simulation.store.store",
     "Training": "train.training",
     "Workers": "simulation.workers",
@@ -74,6 +76,7 @@ __all__ = [
     "Draws",
     "Posterior",
     "Prior",
+    "Simulations",
     "Store",
     "Training",
     "Workers",

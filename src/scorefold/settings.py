@@ -12,7 +12,7 @@ A function cannot be written down; its place says so, and restoring asks for it.
 import math
 import os
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, KeysView, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -84,6 +84,20 @@ def numbers(name: str, value: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     raise ScorefoldError(f"expected {name} to be numbers; got {type(value).__name__}: {' '.join(repr(value).split()):.80}")
+
+
+def names(what: str, value: Any, count: int | None = None) -> tuple[str, ...]:
+    """The value as a tuple of different names, each a string with something in it, `count` of them; else a ScorefoldError that
+    calls them `what`.
+    """
+    ordered = isinstance(value, list | tuple | KeysView) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    good = ordered and all(isinstance(name, str) and name.strip() for name in value)
+    if not good or len(set(value)) != len(value) or (count is not None and len(value) != count):
+        wanted = "" if count is None else f"{count} "
+        raise ScorefoldError(
+            f"expected {wanted}different names, each a string with something in it; got {value!r:.200}. Name every {what} once."
+        )
+    return tuple(map(str, value))
 
 
 def _wordy(value: Any) -> bool:

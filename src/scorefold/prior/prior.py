@@ -8,7 +8,7 @@ No draw can leave the bounds of θ. All of it is float64 on the host. The map an
 where float64 cannot hold θ so close to its bound: Beta(½, ½) keeps the last 1e-9 of its mass between 1 - 2e-18 and 1.
 """
 
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class Prior:
                     "their own. Leave it out."
                 )
             pairs = pairs_of(distribution)
-            self.names = _checked_names([name for name, _ in pairs], len(pairs))
+            self.names = settings.names("parameter", [name for name, _ in pairs], len(pairs))
             self._law = Marginals([marginal(name, law) for name, law in pairs])
         else:
             ready = isinstance(distribution, Gaussian | Whitened | Proposed)
@@ -316,16 +316,5 @@ class Prior:
         return array
 
 
-def _checked_names(names: Any, count: int) -> tuple[str, ...]:
-    ordered = isinstance(names, list | tuple | KeysView) or (isinstance(names, np.ndarray) and names.ndim == 1)
-    good = ordered and all(isinstance(name, str) and name.strip() for name in names)
-    if not good or len(names) != count or len(set(names)) != count:
-        raise ScorefoldError(
-            f"expected {count} different names, each a string with something in it; got {names!r:.200}. Name "
-            "every parameter once."
-        )
-    return tuple(names)
-
-
 def _names_or_default(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    return _checked_names([f"theta_{i}" for i in range(count)] if names is None else names, count)
+    return settings.names("parameter", [f"theta_{i}" for i in range(count)] if names is None else names, count)

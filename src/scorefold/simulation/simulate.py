@@ -18,8 +18,7 @@ from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.run import count_done, run
-from scorefold.simulation.screening import FEWEST_CASES
-from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.simulations import FEWEST_CASES, Simulations
 from scorefold.simulation.sources.choose import check, source_of
 from scorefold.simulation.store.filling import StoreFilling
 from scorefold.simulation.store.memory import Memory
