@@ -74,6 +74,7 @@ def closest(word: str, known: list[str]) -> str:
     """A sentence for an error message: the known word that is closest to this one, if any is close, and all known words."""
     import difflib
 
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.4)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    small = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(str(word).lower(), list(small), n=1, cutoff=0.4)
+    hint = f"Did you mean {small[near[0]]!r}? " if near else ""
     return f"{hint}Known: {', '.join(known)}."

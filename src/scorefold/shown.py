@@ -7,6 +7,7 @@ Python would (`\\n`), and nothing of it is ever read as markup.
 import html
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 MOST_LISTED = 8
 
@@ -69,3 +70,27 @@ def _side(column: int) -> str:
 def _width(text: str) -> int:
     """Places on a terminal: East Asian letters take two, marks that join the letter before none."""
     return sum(0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def brief(record: Any) -> str:
+    """A NamedTuple in a few lines at most: of an array only how many values there are, and the last.
+
+    >>> from collections import namedtuple
+    >>> brief(namedtuple("Info", "step converged")([0.5, 0.25], True))
+    'Info(step: 2 values, the last 0.25; converged: True)'
+    """
+    parts = "; ".join(f"{name}: {_brief_value(value)}" for name, value in record._asdict().items())
+    return f"{type(record).__name__}({parts})"
+
+
+def _brief_value(value: Any) -> str:
+    """A number as it is, many as their count and the last one."""
+    shape = tuple(getattr(value, "shape", (len(value),) if isinstance(value, list | tuple | dict) else ()))
+    if not shape:
+        return f"{value:.4g}" if isinstance(value, float) else f"{value}"[:80]
+    if len(shape) > 1 or isinstance(value, dict):
+        return f"{'×'.join(map(str, shape))} values"
+    try:
+        return f"{shape[0]:,} values, the last {float(value[-1]):.4g}"
+    except (TypeError, ValueError, IndexError):  # words, nothing at all, or numbers that a compiler does not know yet
+        return f"{shape[0]:,} values"

@@ -90,7 +90,7 @@ class ABC(Method):
         return AbcPosterior(sims.prior, self, standardize, u, standardized(standardize, x), sims.sizes, sims.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbcPosterior(Posterior):
     """The simulations, standardised."""
 

@@ -34,6 +34,7 @@ from scorefold.methods.abc import adjusted, epanechnikov, moments
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import within_reach
 from scorefold.prior import Prior
+from scorefold.shown import brief
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers, as_workers
 
@@ -62,6 +63,9 @@ class SmcInfo(NamedTuple):
     converged: bool
     """It ended because new ones hardly came nearer, not because the budget was spent, with weights worth 50 or more."""
     diverged: bool
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Population(NamedTuple):

@@ -52,7 +52,7 @@ class Composition(NamedTuple):
         return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComposedPosterior(Posterior):
     """Trained scores, prior, rule and sampler."""
 

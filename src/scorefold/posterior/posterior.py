@@ -4,6 +4,7 @@ Every method has its own final class below this abstract one, which checks what 
 observations is in `methods/`.
 """
 
+import math
 import os
 import time
 import warnings
@@ -23,6 +24,7 @@ from scorefold.posterior import saved
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
+from scorefold.shown import html_table, listed
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.training import Training
@@ -98,6 +100,26 @@ class Posterior(ABC):
     def fault(self) -> str:
         """What is wrong with the numbers of one that comes from a file, besides their types; nothing where all is right."""
         return ""
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What matters of it, as labels and values: what `print` and notebooks show."""
+        shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}"
+        found = [("method", type(self.method).__name__), ("parameters", listed(self.prior.names)), ("one observation", shape)]
+        if hasattr(self, "largest_set"):
+            found.append(("sets", f"of up to {self.largest_set:,}"))
+        if (history := getattr(self, "history", None)) is not None:
+            kept, rounds = history.kept.tolist(), history.train.shape[1]
+            found.append(("networks", f"{len(kept)}, kept after {listed(kept)} of {rounds} rounds of training"))
+        if self.made is not None:
+            failed = f", {self.made.failed:,} of them failed" if self.made.failed else ""
+            found.append(("trained on", f"{self.made.budget:,} simulator calls{failed}; seed {self.made.seed}"))
+        return found
+
+    def __repr__(self) -> str:
+        return "\n".join([type(self).__name__, *(f"  {label:<15} {value}" for label, value in self.facts())])
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, (), self.facts())
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.

@@ -14,7 +14,10 @@ from scipy.special import ndtr, ndtri
 from scorefold.errors import ScorefoldError, closest
 from scorefold.prior.multivariate_normal import MULTIVARIATE_NORMAL
 from scorefold.prior.normal_space import U_MAX, Values
+from scorefold.shown import listed, one_line
 
+MOST_SHOWN = 12
+"""Marginals in the representation of a prior."""
 EXPECTED = "expected a continuous distribution of scipy.stats or NumPyro"
 
 NUMPYRO: dict[str, Callable[..., Any]] = {
@@ -100,7 +103,7 @@ class Marginals:
 
     def text(self, names: tuple[str, ...]) -> str:
         """The law in words, with the parameters' names, for the representation of a `Prior`."""
-        return ", ".join(f"{name} ~ {m.text()}" for name, m in zip(names, self.marginals, strict=True))
+        return listed([f"{one_line(name)} ~ {m.text()}" for name, m in zip(names, self.marginals, strict=True)], MOST_SHOWN)
 
 
 def _to_normal(law: Any, theta: np.ndarray) -> np.ndarray:

@@ -21,9 +21,12 @@ from scorefold.prior.marginals import Marginals, marginal, pairs_of
 from scorefold.prior.multivariate_normal import Gaussian, mean_and_cov
 from scorefold.prior.normal_space import Values
 from scorefold.prior.proposal import Proposal, Proposed
+from scorefold.shown import html_table
 from scorefold.types import Float
 
 CHUNK = 65_536
+MOST_ROWS = 20
+"""Parameters in a notebook's table."""
 FLOAT32_EPS = np.finfo(np.float32).eps
 
 
@@ -306,6 +309,11 @@ class Prior:
 
     def __repr__(self) -> str:
         return f"Prior({self._law.text(self.names)})"
+
+    def _repr_html_(self) -> str:
+        shown = zip(self.names[:MOST_ROWS], self.bounds, strict=False)
+        rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in shown]
+        return html_table("Prior", ("parameter", "least", "most"), rows, [repr(self)])
 
     def _values(self, what: str, values: ArrayLike) -> Values:
         array = settings.numbers(what, values)

@@ -13,7 +13,7 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.shown import listed
+from scorefold.shown import html_table, listed
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Failure, failures
 from scorefold.simulation.given import given
@@ -27,6 +27,8 @@ AROUND = 64 << 10
 """Bytes of a mapped file that come into memory with any one of them."""
 FEWEST_CASES = 50
 """A fifth of them is held out."""
+MOST_LOOKED_AT, MOST_SHOWN = 10_000, 12
+"""Cases looked at, and numbers of an observation shown, in a notebook."""
 IN_RAM = partial(np.zeros, dtype=np.float32)
 
 
@@ -123,6 +125,16 @@ class Simulations(_Fields):
             f"Simulations({len(self.theta):,} cases from {self.budget:,} simulator calls, {self.failed:,} failed; "
             f"θ = ({listed(self.prior.names)}), x {shape}{named}, sets of up to {self.set_size})"
         )
+
+    def _repr_html_(self) -> str:
+        """A row for each number of an observation, if they are few."""
+        flat = self.x.reshape(*self.x.shape[:2], -1)[:MOST_LOOKED_AT]
+        seen = flat[np.arange(self.set_size) < self.sizes[:MOST_LOOKED_AT, None]][:, :MOST_SHOWN]
+        names = self.x_names or [f"x[{i}]" for i in range(flat.shape[2])]
+        found = np.quantile(seen, [0, 0.05, 0.5, 0.95, 1], axis=0)
+        rows = [(name, *(f"{value:.4g}" for value in column)) for name, column in zip(names, found.T, strict=False)]
+        head = ("one observation", "least", "5 %", "median", "95 %", "most")
+        return html_table("Simulations", head, rows, [repr(self), f"of the first {min(len(self.x), MOST_LOOKED_AT):,} cases"])
 
 
 class Cut(NamedTuple):

@@ -78,7 +78,7 @@ def sample(
     with warnings_shown():
         drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size)
     _write(drawn, out)
-    _summary(drawn)
+    typer.echo(drawn.summary())
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")
 
 
@@ -103,22 +103,3 @@ def _write(draws: "Draws", out: Path) -> None:
             draws.to_arviz().to_netcdf(str(out))
     except OSError as error:
         raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
-
-
-def _summary(draws: "Draws") -> None:
-    import numpy as np
-    from rich.console import Console
-    from rich.table import Table
-
-    from scorefold.posterior.composed import Composition
-
-    table = Table("parameter", "mean", "sd", "5 %", "median", "95 %", box=None, pad_edge=False, header_style="bold")
-    quantiles = np.quantile(draws.theta, [0.05, 0.5, 0.95], axis=0)
-    for i, name in enumerate(draws.names):
-        values = (draws.theta[:, i].mean(), draws.theta[:, i].std(ddof=1), *quantiles[:, i])
-        table.add_row(name, *(f"{value:.4g}" for value in values))
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(table)
-    console.print(f"\n{draws!r}", markup=False)
-    if isinstance(draws.how, Composition):
-        console.print(f"Sets: {draws.how.sets:,}; {draws.how.partition}", markup=False)
