@@ -2,6 +2,20 @@
 
 from typing import Any
 
+__all__ = [
+    "Diverged",
+    "Interrupted",
+    "ModelError",
+    "ScorefoldError",
+    "ScorefoldWarning",
+    "SimulatorError",
+    "UntrustworthyDraws",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class ScorefoldError(ValueError):
     """Something that the caller can mend. All errors of scorefold but `Interrupted` are of this class, which is a `ValueError`.

@@ -28,6 +28,10 @@ __all__ = ["pairs", "predictive", "sampler", "save", "sequence", "training"]
 SHOWN_PRIOR_DRAWS = 4_000
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def pairs(draws: Draws, reference: Any = None, truth: Any = None, prior: bool = False, title: str = "") -> "Figure":
     """Show the marginals of the draws on the diagonal, and every pair of parameters below it.
 

@@ -35,6 +35,31 @@ def fit(
     With a folder as `checkpoint` training keeps its state there every so many seconds and when it is stopped by Ctrl-C or
     SIGTERM (then it raises `Interrupted`). The same call goes on where it stood, and ends with the same posterior as if it had
     never been stopped; with `best_so_far=True` it returns the best so far.
+
+    Args:
+        sims: What `sf.simulate` returned, or `sf.Simulations(prior, theta, x)` of your own.
+        method: "f-npse", "pf-npse", "npse", "npe", "nle", "nre", "abc", or an object such as `sf.NPSE(width=128)`. Default
+            "f-npse", which composes single observations.
+        seed: Of training, a whole number of 0 or more. Default 0.
+        progress: Whether to show progress bars. Default False.
+        checkpoint: A folder for the state of training. Default None: none is kept.
+        checkpoint_seconds: How often it is written. Default 60.
+        best_so_far: Whether to train no further and return the best networks of the checkpoint. Default False.
+
+    Returns:
+        A `Posterior`.
+
+    Raises:
+        ScorefoldError: The simulations cannot be trained on, or an argument is not what is expected.
+        Interrupted: Training with a checkpoint was stopped.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200)
+        >>> posterior = sf.fit(sims, "abc")
+        >>> posterior.sample([[0.5, 0.7]], draws=100).n
+        1
     """
     return fit_many([sims], method, [seed], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
 
@@ -48,7 +73,23 @@ def fit_many(
     checkpoint_seconds: int | float = 60,
     best_so_far: bool = False,
 ) -> list[Posterior]:
-    """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more."""
+    """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more.
+
+    Args:
+        sims: A list of simulations, each as for `sf.fit`.
+        method: As for `sf.fit`.
+        seeds: A seed for each of them.
+        progress: As for `sf.fit`, and so are the others.
+        checkpoint: One folder for all of them.
+        checkpoint_seconds: How often it is written.
+        best_so_far: Whether to train no further.
+
+    Returns:
+        A list with a `Posterior` for each of the simulations.
+
+    Raises:
+        ScorefoldError: As `sf.fit`, and where shapes differ or there is not a seed for each.
+    """
     for name, values in (("sims", sims), ("seeds", seeds)):
         if not isinstance(values, list | tuple) or (name == "sims" and isinstance(values, Simulations)):
             raise ScorefoldError(f"expected {name} as a list; got {type(values).__name__}. For one training use sf.fit.")

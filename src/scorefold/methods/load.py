@@ -68,7 +68,18 @@ SETTINGS: dict[str, type] = {
 
 
 def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = None) -> Posterior:
-    """The posterior that was saved in this folder. An embedding of the user's own must be given again, as a function."""
+    """The posterior that was saved in this folder.
+
+    Args:
+        folder: What `posterior.save` or `scorefold fit` wrote.
+        embedding: An embedding of your own must be given again, as a function: files hold no code. Default None.
+
+    Returns:
+        The `Posterior`, which draws as the one that was saved.
+
+    Raises:
+        ModelError: The folder is missing, incomplete, changed or of another version; the message says which.
+    """
     path = settings.folder(folder)
     try:
         return _load(path, embedding)

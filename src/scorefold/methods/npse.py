@@ -41,7 +41,36 @@ MOST_LEVELS = 100_000
 
 @dataclass(frozen=True)
 class NPSE(Method):
-    """A configured method."""
+    """Scores of the posterior, composed over sets of observations: the method to take first, for any number of observations.
+
+    `sf.fit(sims, "f-npse")` is `NPSE(set_size=1)`, "pf-npse" is `NPSE()` and "npse" is `NPSE(composes=False)`. With other
+    settings give an object: `sf.fit(sims, sf.NPSE(width=128))`.
+
+    Args:
+        set_size: m, the largest number of observations in one set. Default None: as simulated. Larger sets are cut.
+        composes: Whether sets are composed. If not, all observations are one set (NPSE), and there are at most m of them.
+        width: Numbers in a hidden layer, even. Default 64.
+        depth: Hidden layers of each part of the network. Default 3.
+        base: Whether the network learns only what a Gaussian fit leaves over, or everything, as in the paper. Default True.
+        correction: Whether the trained score is corrected by what unseen cases say of its size and its mean. Default True.
+        embedding: For series and images: "convolution", "attention", an object of `sf.embeddings`, or a function (shape, key)
+            that makes an Equinox module from one standardised observation to a vector. Default None: vectors as they are.
+        conservative: Whether the score is the gradient of a scalar network, as the Metropolis sampler needs. Default False.
+        schedule: Of the noise levels: "log-snr", "cosine" or "linear". Default "log-snr".
+        T: How many noise levels. Default 400.
+        training: An `sf.Training`.
+        rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.
+        sampler: How draws are made, a name or an object of `sf.samplers`. Default None: ancestral for one set, where it is
+            exact, and self-tuned for more.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range, or rule and sampler do not go together.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.NPSE(width=128, rule="gauss").rule
+        'gauss'
+    """
 
     set_size: int | None = None
     """m, the largest number of observations in one set; by default as simulated. Simulations in larger sets are cut."""

@@ -115,7 +115,14 @@ class Draws:
     def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
         """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
 
-        `posterior_predictive` (draws, n, *shape), as `predict` simulates it, makes one more group.
+        Args:
+            posterior_predictive: (draws, n, *shape), as `predict` simulates it; one more group. Default None: without it.
+
+        Returns:
+            An `arviz.InferenceData`.
+
+        Raises:
+            ScorefoldError: `posterior_predictive` has another shape.
         """
         import arviz
 
@@ -150,9 +157,19 @@ class Draws:
     def predict(
         self, simulator: Any, n: int | None = None, seed: int = 0, *, workers: int | Workers | None = None
     ) -> np.ndarray:
-        """x (draws, n, *shape): a data set simulated for each draw, of as many observations as were given.
+        """Simulate a data set for each draw: what the model, so informed, expects to see.
 
-        `workers` run the simulator, as in `sf.simulate`. Simulations that fail are NaN, and a warning counts them.
+        Args:
+            simulator: The one that the posterior was trained on.
+            n: Observations in each. Default None: as many as were given.
+            seed: Of the simulations. Default 0.
+            workers: Who runs the simulator, as in `sf.simulate`.
+
+        Returns:
+            x (draws, n, *shape), NaN where a simulation failed; a warning counts these.
+
+        Raises:
+            SimulatorError: Too many of them failed.
         """
         return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
 

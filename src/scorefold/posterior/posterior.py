@@ -124,7 +124,15 @@ class Posterior(ABC):
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
 
-        A model that is there already is replaced only with `overwrite`, and anything else never.
+        Args:
+            folder: Where; its parents must be there.
+            overwrite: Whether a model that is there already is replaced; anything else never is. Default False.
+
+        Returns:
+            The folder's path.
+
+        Raises:
+            ModelError: There is something already, or it cannot be written.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
@@ -262,6 +270,21 @@ class Posterior(ABC):
         With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding (which
         the chains of NLE and NRE amplify on an accelerator). One warning says how many data sets did not converge; which ones
         is in the result.
+
+        Args:
+            x_obs: (data sets, n, *shape).
+            draws: For each data set. Default 100.
+            seed: One, or one for each data set. Default 0.
+            rule: As in `sample`.
+            sampler: As in `sample`.
+            set_size: As in `sample`.
+            chains: As in `sample`.
+
+        Returns:
+            `ManyDraws`, with θ (data sets, draws, dim).
+
+        Raises:
+            ScorefoldError: As `sample`.
         """
         settings.count("draws", draws, 1)
         given: list[Any] = list(seed) if isinstance(seed, list | tuple) else [seed]
