@@ -9,6 +9,7 @@ __all__ = [
     "ScorefoldError",
     "ScorefoldWarning",
     "SimulatorError",
+    "UnlikeSimulations",
     "UntrustworthyDraws",
 ]
 
@@ -81,6 +82,16 @@ class UntrustworthyDraws(ScorefoldWarning):
     The run has not converged or has diverged, as `draws.info` says. More levels or steps may help, and so may the default rule
     and sampler; if these do not, the observations may be unlike the simulations (see `sf.diagnose`). It is a
     `ScorefoldWarning`.
+    """
+
+
+class UnlikeSimulations(UntrustworthyDraws):
+    """The observations are unlike anything simulated, so that draws for them should not be trusted; they are returned all the
+    same.
+
+    Noticed by `posterior.sample` from the observations alone: a number out of the simulated range, a choice that is neither 0
+    nor 1, columns that do not go together. Units, swapped columns and transposed arrays are the usual reasons; the message
+    names the columns. `sf.diagnose(..., x_obs=x_obs)` looks closer. It is an `UntrustworthyDraws`.
     """
 
 

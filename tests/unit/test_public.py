@@ -12,7 +12,7 @@ ROOMS = ("embeddings", "errors", "plots", "rules", "samplers")
 VERBS = sorted(set(sf.__all__) - set(ROOMS))
 SIGNATURES = {
     "Prior": ["distribution", "names"],
-    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress"],
+    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress", "x_names"],
     "Workers": ["count", "timeout", "memory", "executor", "max_failures"],
     "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "best_so_far"],
 }

@@ -16,6 +16,7 @@ from scorefold.methods.load import check_can_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.simulation import screening as health
+from scorefold.simulation.likeness import look
 from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.train import training_set
 from scorefold.train.checkpoint import Checkpoint
@@ -117,7 +118,7 @@ def fit_many(
     trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
     # Where posteriors come from is not the method's affair.
     return [
-        replace(posterior, made=Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
+        replace(posterior, made=_made(one, seed, finished=not best_so_far))
         for posterior, one, seed in zip(trained, sims, seeds, strict=True)
     ]
 
@@ -151,6 +152,11 @@ def _hash(sims: Simulations) -> str:
         for part in pieces(array):
             digest.update(np.ascontiguousarray(array[part]).data)
     return digest.hexdigest()
+
+
+def _made(sims: Simulations, seed: int, finished: bool) -> Made:
+    numbers = (int(seed), int(sims.seed), int(sims.budget), int(sims.failed))
+    return Made(*numbers, _packages(), look(sims), finished)
 
 
 def _packages() -> dict[str, str]:

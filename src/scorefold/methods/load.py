@@ -82,9 +82,11 @@ def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = 
     """
     path = settings.folder(folder)
     try:
-        return _load(path, embedding)
+        posterior = _load(path, embedding)
     except ScorefoldError as error:
         raise ModelError(f"{path} cannot be loaded: {error}") from error
+    posterior.say_if_unfinished()
+    return posterior
 
 
 def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:

@@ -64,6 +64,10 @@ class Draws:
     x_obs: np.ndarray | None = None
     """(n, *shape), what the draws are given"""
     prior: Prior | None = None
+    x_names: tuple[str, ...] = ()
+    """Of the numbers of an observation, where they have names."""
+    noticed: str = ""
+    """How the observations are unlike anything simulated; nothing where they are like it."""
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -104,6 +108,8 @@ class Draws:
     def _notes(self) -> tuple[str, ...]:
         """What a reader of a table should know of the draws, a sentence each; what else is found out goes here."""
         notes = [f"{len(self):,} draws given {_observations(self.n)}; {self._health()}; {self.seconds:.1f} s"]
+        if self.noticed:
+            notes.append(self.noticed)
         if hasattr(self.how, "partition"):
             notes.append(f"Sets: {self.how.sets:,}; {self.how.partition}")
         return tuple(notes)

@@ -19,17 +19,32 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
-from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.shown import html_table, listed
+from scorefold.simulation import columns
+from scorefold.simulation.likeness import Seen, unlike
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.training import Training
 
-FORMAT = model.Format("scorefold model", 2, {})
+
+def _without_seen(config: Any) -> Any:
+    """Version 2 did not keep what the simulations look like, nor whether training had ended."""
+    if isinstance(config, list):
+        return [_without_seen(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    config = {key: _without_seen(value) for key, value in config.items()}
+    if isinstance(config.get("made"), dict):
+        config["made"] = {**config["made"], "seen": None, "finished": True}
+    return config
+
+
+FORMAT = model.Format("scorefold model", 3, {2: _without_seen})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
 for version 1, of which no release wrote any."""
 
@@ -46,6 +61,10 @@ class Made(NamedTuple):
     """Of them."""
     packages: dict[str, str]
     """Versions that trained it."""
+    seen: Seen | None = None
+    """What the simulated observations look like, and their names."""
+    finished: bool = True
+    """Training came to its end; False of the best so far of one that was stopped."""
 
 
 class Refining(NamedTuple):
@@ -103,8 +122,13 @@ class Posterior(ABC):
 
     def facts(self) -> list[tuple[str, str]]:
         """What matters of it, as labels and values: what `print` and notebooks show."""
-        shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}"
-        found = [("method", type(self.method).__name__), ("parameters", listed(self.prior.names)), ("one observation", shape)]
+        names = f" ({listed(self.x_names)})" if self.x_names else ""
+        shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}{names}"
+        found = [
+            ("method", type(self.method).__name__),
+            ("parameters", listed(self.prior.names)),
+            ("one observation", shape),
+        ]
         if hasattr(self, "largest_set"):
             found.append(("sets", f"of up to {self.largest_set:,}"))
         if (history := getattr(self, "history", None)) is not None:
@@ -184,6 +208,7 @@ class Posterior(ABC):
         settings.count("draws", draws, 1)
         settings.count("seed", seed, 0)
         options = self._checked_options(Options(rule, sampler, set_size, chains))
+        self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x) for x in x_obs]
             return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(checked)]
@@ -247,12 +272,32 @@ class Posterior(ABC):
         return self.method.refine(self, x_obs, simulator, sims, plan)
 
     def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options) -> Draws:
+        seen = None if self.made is None else self.made.seen
+        noticed = "" if seen is None else unlike(seen, x)
+        if noticed:
+            warnings.warn(f"{noticed} Draws for them are not to be trusted.", UnlikeSimulations, stacklevel=3)
         started = time.perf_counter()
         drawn = self.draw(x, draws, seed, options)
         theta = self.prior.from_normal(drawn.u)
         seconds = time.perf_counter() - started
         x_obs = x.reshape(len(x), *self.shape)
-        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
+        about = (x_obs, self.prior, self.x_names, noticed)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
+
+    @property
+    def x_names(self) -> tuple[str, ...]:
+        """The names of the numbers of an observation, if they were given to `sf.simulate`; else none."""
+        return () if self.made is None or self.made.seen is None else self.made.seen.names
+
+    def say_if_unfinished(self) -> None:
+        """A ScorefoldWarning for the best so far of a training that was stopped."""
+        if self.made is not None and not self.made.finished:
+            warnings.warn(
+                "this posterior is not finished: it holds the best networks of a training that was stopped. Let the training "
+                "go on (scorefold fit --resume, or sf.fit with the same checkpoint) before you rely on its draws.",
+                ScorefoldWarning,
+                stacklevel=3,
+            )
 
     def sample_many(
         self,
@@ -337,8 +382,10 @@ class Posterior(ABC):
         """x_obs as (n, features) float64, or a ScorefoldError."""
         wanted = "(n, " + ", ".join(map(str, self.shape)) + ")" if self.shape else "(n,)"
         try:
-            x = settings.numbers("x_obs", x_obs)
+            x = self._from_table(x_obs) if columns.is_table(x_obs) else settings.numbers("x_obs", x_obs)
         except ScorefoldError as error:
+            if columns.is_table(x_obs):
+                raise
             raise ScorefoldError(
                 f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__} ({error}). For several data sets "
                 "pass a list of such arrays."
@@ -362,6 +409,11 @@ class Posterior(ABC):
             )
         within_reach(x)
         return x.reshape(len(x), -1)
+
+    def _from_table(self, table: Any) -> np.ndarray:
+        """The columns of a DataFrame by name, where there are names, or all of them."""
+        x, _ = columns.numbers("x_obs", table, self.x_names)
+        return x[:, 0] if self.shape == () and x.shape[1] == 1 else x
 
 
 def draw_one_by_one(

@@ -7,7 +7,7 @@ simulation is a status of that one, and the others go on.
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
+from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.run import count_done, run
@@ -37,6 +38,7 @@ def simulate(
     store: str | os.PathLike[str] | None = None,
     workers: int | Workers | None = None,
     progress: bool = False,
+    x_names: Sequence[str] | None = None,
 ) -> Simulations:
     """Call a simulator on draws from the prior: the training cases for `sf.fit`.
 
@@ -57,6 +59,8 @@ def simulate(
             executor, or another fraction of failures than 0.1. Default None: this process, or with a store one process to a
             core. `sf.Batched` simulators always run compiled in this process.
         progress: Whether to show a progress bar. Default False.
+        x_names: The names of the numbers that the simulator returns, such as ("rt", "choice"). They are kept with the
+            simulations and with the model; observations in a table are then matched by name. Default None: none.
 
     Returns:
         `Simulations`. If some failed, a ScorefoldWarning says how many, of which kinds, and shows the first; `failures` of
@@ -83,7 +87,8 @@ def simulate(
     check(simulator, workers)
     calls = plan(prior, int(budget), int(set_size), int(seed))
     _check_cases(calls)
-    place = Memory(calls, prior) if path is None else StoreFilling(path, prior, simulator, calls)
+    names = outcome_names(x_names)
+    place = Memory(calls, prior, names) if path is None else StoreFilling(path, prior, simulator, calls, names)
     guard = Guard(workers.max_failures, calls.describe)
     with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
         try:

@@ -15,7 +15,9 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
+from scorefold.shown import listed
 from scorefold.simulation.calls import LARGEST_BUDGET
+from scorefold.simulation.columns import checked_names
 
 SCHEMA = 1
 SHARD_BYTES = 16 << 20
@@ -32,6 +34,8 @@ KINDS: dict[str, type] = {
     "shape": list,
     "rows": int,
 }
+X_NAMES = "x_names"
+"""Names of outcomes are there if they were given. They are labels: the same simulations may be continued without them."""
 IDENTITY = tuple(key for key in KINDS if key != "scorefold")
 """What must agree to continue."""
 
@@ -68,7 +72,7 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
     wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
-    wrong = wrong or sorted(set(about) - set(KINDS)) or (["schema"] if about["schema"] != SCHEMA else [])
+    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES}) or (["schema"] if about["schema"] != SCHEMA else [])
     if wrong:
         raise ScorefoldError(
             f"expected a description of schema {SCHEMA} in {path}; {', '.join(wrong)} cannot be read. It was changed, or "
@@ -77,6 +81,8 @@ def read(path: Path) -> dict[str, Any]:
     whole = [about["seed"] + 1, about["set_size"], about["rows"], *(1 + n if type(n) is int else 0 for n in about["shape"])]
     if min(whole) < 1 or about["rows"] > ROWS_EVER or about["set_size"] > LARGEST_BUDGET:
         raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
+    if X_NAMES in about:
+        checked_names(about[X_NAMES], tuple(about["shape"]))
     return about
 
 
@@ -93,6 +99,9 @@ def refuse_other(path: Path) -> None:
 def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """An error that shows how a store differs from what is to be simulated, if it does."""
     lines = []
+    names, now = about.get(X_NAMES, []), expected.get(X_NAMES, [])
+    if names and now and names != now:
+        lines.append(f"  x_names\n    in the store: {listed(names)}\n    now:          {listed(now)}")
     for key in IDENTITY:
         there, here = about[key], expected.get(key, about[key])
         if key == "simulator":
