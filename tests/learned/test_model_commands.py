@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import scorefold as sf
 from scorefold import methods
 from scorefold.app.cli import app
+from scorefold.errors import ScorefoldWarning
 from scorefold.train import checkpoint
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -104,7 +105,12 @@ def test_a_training_that_was_stopped_goes_on(folder, monkeypatch):
     assert stopped.exit_code == 1
     assert "Go on with --resume" in stopped.output
     assert f"the best networks so far are saved as the model {out}.so-far" in stopped.output
-    assert sf.load(f"{out}.so-far").history.train.shape == (1, 1)
+    with pytest.warns(ScorefoldWarning, match="not finished: it holds the best networks of a training that was stopped"):
+        so_far = sf.load(f"{out}.so-far")
+    assert so_far.history.train.shape == (1, 1)
+    with pytest.warns(ScorefoldWarning, match="not finished"):
+        so_far.sample(np.load(folder / "x.npy"), 20)
+    assert "not finished" in call("sample", f"{out}.so-far", folder / "x.csv", "--out", folder / "unfinished.npz").output
     assert not out.exists()
     refused = call(*argv)
     assert refused.exit_code == 2

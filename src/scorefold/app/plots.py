@@ -131,6 +131,10 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
 def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":
     """Show data sets simulated from some of the draws against the observed one, number by number.
 
+    Where some of the numbers are binary or counts, and there are at most eight, each is drawn as what it is: bars of the shares
+    of its values, histograms for continuous ones, and these by choice where one number is binary. Otherwise each statistic
+    (mean, sd, quantiles) has a panel.
+
     Args:
         draws: what `posterior.sample` returned; they hold their observations.
         simulator: the simulator that the posterior was trained on.
@@ -138,13 +142,13 @@ def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title
         title: above the figure.
 
     Returns:
-        A matplotlib figure, with a panel for each statistic; orange marks lie where p < 5 %.
+        A matplotlib figure; orange marks are where the observed data set is out of 95 % of the simulated ones.
 
     Raises:
         ScorefoldError: where fewer than 20 of the simulated data sets are finite.
     """
     found = posterior_predictive(_drawn(draws), simulator, seed)
-    return diagnosis_figures.predictive(found.names, found.observed, found.replicated, found.p_values, title)
+    return diagnosis_figures.of_predictive(found, title)
 
 
 def _drawn(draws: Any) -> Draws:

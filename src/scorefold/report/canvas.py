@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.palette import FRAME, GRID, INK
+from scorefold.shown import one_line
 
 
 def figure_of(width: float, height: float, constrained: bool = True) -> Figure:
@@ -28,6 +29,11 @@ def plain(axes: Axes, title: str = "", ticks: float = 9.0) -> None:
     axes.tick_params(labelsize=ticks, width=0.8, color=FRAME)
     axes.grid(color=GRID, lw=0.7)
     axes.set_axisbelow(True)
+
+
+def plain_text(name: object) -> str:
+    """A name as a figure shows it: in one line, and a dollar or an underscore is just that, not mathematics."""
+    return one_line(name).replace("$", r"\$")
 
 
 def legend_below(figure: Figure, columns: int, handles: list[Any] | None = None, labels: list[str] | None = None) -> None:
