@@ -9,6 +9,7 @@ __all__ = [
     "ScorefoldError",
     "ScorefoldWarning",
     "SimulatorError",
+    "UnknownSetting",
     "UnlikeSimulations",
     "UntrustworthyDraws",
 ]
@@ -38,6 +39,13 @@ class SimulatorError(ScorefoldError):
 
     A single simulation that fails is left out and counted; this error comes where the simulator cannot work at all, or fails
     too often to go on. The message says what the simulator did. It is a `ScorefoldError`.
+    """
+
+
+class UnknownSetting(ScorefoldError, TypeError):
+    """A setting that a class does not have; the message has the one that was probably meant.
+
+    It is a `ScorefoldError`, and a `TypeError` as for any argument that Python does not know.
     """
 
 

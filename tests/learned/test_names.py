@@ -48,10 +48,7 @@ STRANGE = {
 def test_sample_notices_data_unlike_anything_simulated(posterior, x_obs, what):
     change, message = STRANGE[what]
     with pytest.warns(UnlikeSimulations, match=message):
-        try:
-            draws = posterior.sample(change(x_obs), 100)
-        except sf.errors.Diverged:
-            return
+        draws = posterior.sample(change(x_obs), 100)
     assert "unlike anything simulated" in str(draws.summary())
 
 

@@ -55,7 +55,7 @@ def compare(
     n: int = 30,
     sims: int = 100,
     draws: int = 200,
-    seed: int = 0,
+    seed: int | None = 0,
     *,
     names: Sequence[str] | None = None,
     workers: int | Workers | None = None,
@@ -113,20 +113,20 @@ def compare(
     kept, used = _usable(drawn, refused, len(data.truth))
     standings = _standings({name: named[name] for name in kept}, kept, data, used, plan)
     tie, behind = _tie(standings, int(used.sum()))
-    take, verdict = words(tie, behind, refused, int(used.sum()), n)
+    take, verdict = words(tie, behind, refused, int(used.sum()), plan.n)
     return Comparison(
         names=tuple(named),
-        n=n,
+        n=plan.n,
         asked=plan.sims,
         used=int(used.sum()),
         failed=data.failed,
-        draws=draws,
+        draws=plan.draws,
         standings=standings,
         refused=refused,
         tied=tuple(one.name for one in (tie.best, *tie.others)),
         take=take,
         verdict=verdict,
-        seed=seed,
+        seed=plan.seed,
     )
 
 

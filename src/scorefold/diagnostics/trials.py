@@ -64,11 +64,10 @@ class DataSets(NamedTuple):
     """Of the draws given them."""
 
 
-def checked_plan(n: int, sims: int, draws: int, seed: int, fewest: int) -> Plan:
+def checked_plan(n: int, sims: int, draws: int, seed: int | None, fewest: int) -> Plan:
     """The plan, if it is large enough to say anything; else a ScorefoldError."""
-    for name, value, least in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED), ("seed", seed, 0)):
-        settings.count(name, value, least)
-    return Plan(n, sims, draws, seed, fewest)
+    n, sims, draws = (settings.count(*one) for one in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED)))
+    return Plan(n, sims, draws, settings.seed(seed), fewest)
 
 
 def simulate_data_sets(

@@ -61,6 +61,7 @@ class AbcInfo(NamedTuple):
     diverged: bool
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class ABC(Method):
     """Rejection: the parameters whose simulations are most like the observations. Nothing is trained; a baseline.

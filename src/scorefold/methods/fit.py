@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import metadata
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from scorefold import methods, settings
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.methods.load import check_can_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.posterior import Made, Posterior
@@ -25,7 +26,7 @@ from scorefold.train.checkpoint import Checkpoint
 def fit(
     sims: Simulations,
     method: str | Method = "f-npse",
-    seed: int = 0,
+    seed: int | None = 0,
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: int | float = 60,
@@ -41,7 +42,7 @@ def fit(
         sims: What `sf.simulate` returned, or `sf.Simulations(prior, theta, x)` of your own.
         method: "f-npse", "pf-npse", "npse", "npe", "nle", "nre", "abc", or an object such as `sf.NPSE(width=128)`. Default
             "f-npse", which composes single observations.
-        seed: Of training, a whole number of 0 or more. Default 0.
+        seed: Of training, a whole number of 0 or more. Default 0; None takes a fresh one, and says which.
         progress: Whether to show progress bars. Default False.
         checkpoint: A folder for the state of training. Default None: none is kept.
         checkpoint_seconds: How often it is written. Default 60.
@@ -62,7 +63,7 @@ def fit(
         >>> posterior.sample([[0.5, 0.7]], draws=100).n
         1
     """
-    return fit_many([sims], method, [seed], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
+    return fit_many([sims], method, [settings.seed(seed)], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
 
 
 def fit_many(
@@ -101,6 +102,13 @@ def fit_many(
         settings.count("seed", seed, 0)
     chosen = methods.get(method)
     check_can_be_saved(chosen)
+    if method == "pf-npse" and all(one.set_size == 1 for one in sims):
+        warnings.warn(
+            "the simulations are in sets of one observation, for which pf-npse is f-npse. For larger sets simulate with "
+            "sf.simulate(…, set_size=6).",
+            ScorefoldWarning,
+            stacklevel=3,
+        )
     for one in sims:
         health.check(one)
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density) for one in sims}

@@ -26,6 +26,7 @@ from scorefold.train.loop import Objective
 from scorefold.train.training import Training
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NLE(Method):
     """A flow for the likelihood of one observation, summed over observations and sampled by chains.

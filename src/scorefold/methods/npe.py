@@ -29,6 +29,7 @@ from scorefold.train.training import Training
 from scorefold.train.training_set import TrainingSet, training_sets
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NPE(Method):
     """A flow for the posterior of a whole set of observations: draws at once, for at most as many as a set was simulated with.

@@ -39,6 +39,7 @@ from scorefold.train.training_set import TrainingSet, training_sets
 MOST_LEVELS = 100_000
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NPSE(Method):
     """Scores of the posterior, composed over sets of observations: the method to take first, for any number of observations.

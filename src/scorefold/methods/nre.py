@@ -27,6 +27,7 @@ from scorefold.train.loop import Objective
 from scorefold.train.training import Training
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NRE(Method):
     """A classifier for the ratio of likelihood to evidence of one observation, summed over observations and sampled by chains.

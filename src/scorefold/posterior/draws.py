@@ -161,7 +161,7 @@ class Draws:
         return named
 
     def predict(
-        self, simulator: Any, n: int | None = None, seed: int = 0, *, workers: int | Workers | None = None
+        self, simulator: Any, n: int | None = None, seed: int | None = 0, *, workers: int | Workers | None = None
     ) -> np.ndarray:
         """Simulate a data set for each draw: what the model, so informed, expects to see.
 

@@ -177,7 +177,7 @@ class Posterior(ABC):
         self,
         x_obs: Any,
         draws: int = 1_000,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         rule: str | Rule | None = None,
         sampler: str | Sampler | None = None,
@@ -189,7 +189,7 @@ class Posterior(ABC):
         Args:
             x_obs: the observations, an array of shape (n, *shape); or a list of such arrays, one for each data set.
             draws: how many draws.
-            seed: a whole number; the same seed gives the same draws.
+            seed: a whole number; the same seed gives the same draws. None takes a fresh one, and says which.
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
                 `sf.rules.Gauss(pilots=200)`. By default as the method says.
             sampler: how draws are made: for composed scores a name or an object such as `sf.samplers.Langevin(steps=20)`, for
@@ -205,8 +205,7 @@ class Posterior(ABC):
             ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
                 cannot take, and for options that this method does not have.
         """
-        settings.count("draws", draws, 1)
-        settings.count("seed", seed, 0)
+        draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
         options = self._checked_options(Options(rule, sampler, set_size, chains))
         self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
@@ -238,7 +237,7 @@ class Posterior(ABC):
         simulator: Callable[..., Any],
         budget: int = 5_000,
         rounds: int = 6,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         sims: Simulations | None = None,
         proposal: str = "gaussian",
@@ -254,7 +253,7 @@ class Posterior(ABC):
             simulator: the one that the posterior was trained on.
             budget: simulator calls: up to half of them locate the posterior in rounds, the others are made there.
             rounds: at most so many, the last one included.
-            seed: of simulations, training and draws.
+            seed: of simulations, training and draws; None takes a fresh one, and says which.
             sims: the simulations that this posterior was trained on, to be used again where they can be.
             proposal: the form of a region: `"gaussian"`, or `"truncated"` for the prior cut to a box.
             training: how the last round's networks are trained; by default as this posterior's, but shorter.
@@ -268,7 +267,8 @@ class Posterior(ABC):
         Raises:
             ScorefoldError: if this kind of posterior cannot be refined, or an argument cannot be right.
         """
-        plan = Refining(budget, rounds, seed, proposal, training, store, workers, progress)
+        budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
+        plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
         return self.method.refine(self, x_obs, simulator, sims, plan)
 
     def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options) -> Draws:
@@ -303,7 +303,7 @@ class Posterior(ABC):
         self,
         x_obs: Any,
         draws: int = 100,
-        seed: int | Sequence[int] = 0,
+        seed: int | Sequence[int] | None = 0,
         *,
         rule: str | Rule | None = None,
         sampler: str | Sampler | None = None,
@@ -331,10 +331,8 @@ class Posterior(ABC):
         Raises:
             ScorefoldError: As `sample`.
         """
-        settings.count("draws", draws, 1)
-        given: list[Any] = list(seed) if isinstance(seed, list | tuple) else [seed]
-        for one in given:
-            settings.count("seed", one, 0)
+        draws = settings.count("draws", draws, 1)
+        given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
         options = self._checked_options(Options(rule, sampler, set_size, chains))
         x = settings.numbers("x_obs", x_obs)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:

@@ -137,7 +137,7 @@ def marginal(name: str, distribution: Any) -> Marginal:
     given = _parameters(frozen)
     if shape := np.broadcast_shapes(*map(np.shape, given.values())):
         raise _batched(name, shape)
-    kind, parameters = frozen.dist.name, {k: float(v) for k, v in given.items()}
+    kind, parameters = frozen.dist.name, _floats(name, frozen.dist.name, given)
     law = getattr(stats, kind)(**parameters)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -157,6 +157,19 @@ def marginal(name: str, distribution: Any) -> Marginal:
     # Where the bound is 0, loc + scale · a can miss it by a rounding error of loc.
     low, high = (0.0 if abs(end) < 1e-15 * abs(parameters["loc"]) else float(end) for end in law.support())
     return Marginal(kind, parameters, law, (low, high), (below, above))
+
+
+def _floats(name: str, kind: str, given: Mapping[str, Any]) -> dict[str, float]:
+    try:
+        return {k: float(v) for k, v in given.items()}
+    except (TypeError, ValueError):
+        shown = ", ".join(f"{k} = {v!r:.40}" for k, v in given.items())
+        hint = " uniform(loc, scale) goes from loc to loc + scale." if kind == "uniform" else ""
+        raise ScorefoldError(
+            f"prior of {name!r}: expected numbers as the parameters of {kind}; got {shown}. Give each a number, and leave out "
+            f"what is at its default: scipy.stats.{kind}({', '.join(k for k in given if k not in ('loc', 'scale')) or '0, 1'})."
+            f"{hint}"
+        ) from None
 
 
 def _parameters(frozen: Any) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def simulate(
     simulator: Callable[..., Any],
     budget: int,
     set_size: int = 1,
-    seed: int = 0,
+    seed: int | None = 0,
     *,
     store: str | os.PathLike[str] | None = None,
     workers: int | Workers | None = None,
@@ -52,7 +52,7 @@ def simulate(
             of random numbers it should use; x are numbers in an array of one fixed shape. Or an `sf.Batched` one.
         budget: How many simulator calls to make, 100 at least.
         set_size: Every parameter draw gets a set of 1 … set_size observations, as PF-NPSE and NPSE need. Default 1.
-        seed: Of parameters and of simulations. Default 0.
+        seed: Of parameters and of simulations. Default 0; None takes a fresh one, and says which.
         store: A folder that keeps every simulation as soon as it is done. Called again, after a kill or with a larger budget,
             the run continues. Default None: in memory.
         workers: A number of local processes, 0 for this process, or an `sf.Workers` with a timeout, a limit of memory, an
@@ -81,15 +81,17 @@ def simulate(
         >>> sf.simulate(prior, simulator, budget=100, seed=0)
         Simulations(100 cases from 100 simulator calls, 0 failed; θ = (rate), x 3, sets of up to 1)
     """
-    _check(prior, budget, set_size, seed)
+    _check_prior(prior)
+    seed, budget, set_size = settings.seed(seed), _checked_budget(budget), settings.count("set_size", set_size, 1)
+    _check_size(budget, set_size)
     path = None if store is None else settings.folder(store)
     workers = as_workers(workers)
     check(simulator, workers)
-    calls = plan(prior, int(budget), int(set_size), int(seed))
+    calls = plan(prior, budget, set_size, seed)
     _check_cases(calls)
     names = outcome_names(x_names)
     place = Memory(calls, prior, names) if path is None else StoreFilling(path, prior, simulator, calls, names)
-    guard = Guard(workers.max_failures, calls.describe)
+    guard = Guard(workers.max_failures, calls.describe, prior.names)
     with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
         try:
             run(source, place, guard, progress)
@@ -133,13 +135,19 @@ def _with_texts(sims: Simulations, guard: Guard) -> Simulations:
     return sims._replace(failures=tuple(replace(one, text=texts.get(one.index, one.text)) for one in sims.failures))
 
 
-def _check(prior: Prior, budget: int, set_size: int, seed: int) -> None:
+def _check_prior(prior: Any) -> None:
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
-    for name, value, least in (("budget", budget, SMALLEST_BUDGET), ("set_size", set_size, 1), ("seed", seed, 0)):
-        if not settings.fits(value, int) or value < least:
-            why = " Fewer simulations cannot be split into training and validation." if name == "budget" else ""
-            raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}.{why}")
+
+
+def _checked_budget(budget: Any) -> int:
+    try:
+        return settings.count("budget", budget, SMALLEST_BUDGET)
+    except ScorefoldError as error:
+        raise ScorefoldError(f"{error}. Fewer simulations cannot be split into training and validation.") from None
+
+
+def _check_size(budget: int, set_size: int) -> None:
     if max(budget, set_size) > LARGEST_BUDGET:
         raise ScorefoldError(
             f"expected budget and set_size up to {LARGEST_BUDGET:,}; got {budget:,} and {set_size:,}. Use several stores, with "

@@ -19,6 +19,7 @@ LARGEST_COUNT, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class Training:
     """How networks are trained, by any method: `sf.NPSE(training=sf.Training(steps=10_000))`.

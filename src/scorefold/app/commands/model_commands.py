@@ -21,7 +21,7 @@ DRAWS_FORMATS = (".npz", ".csv", ".nc")
 def fit(
     simulations: Annotated[Path, typer.Argument(help="A store of simulations, or the TOML file that filled it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "pf-npse",
+    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "f-npse",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
@@ -42,7 +42,7 @@ def fit(
     with warnings_shown():
         sims = _simulations(simulations)
         try:
-            posterior = train(sims, chosen, seed, progress=True, checkpoint=checkpoint)
+            posterior = train(sims, method, seed, progress=True, checkpoint=checkpoint)
         except Interrupted:
             typer.echo(f"scorefold: training was stopped; its state is in {checkpoint}. Go on with --resume.", err=True)
             with warnings.catch_warnings(action="ignore"):  # they were shown before
