@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
     "report": {"types", "errors", "shown"},
-    "diagnostics": BASICS | {"simulation", "score", "posterior", "report"},
+    "diagnostics": BASICS | {"progress", "simulation", "score", "posterior", "report"},
     "tasks": BASICS | {"noise", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},
     "__init__": BELOW | {"posterior", "methods", "diagnostics", "app"},

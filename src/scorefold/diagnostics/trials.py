@@ -16,6 +16,7 @@ from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
+from scorefold.progress import step
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -98,7 +99,8 @@ def run_trials(
 ) -> Trials:
     """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
     truth, x, failed, seed = simulate_data_sets(posterior, simulator, plan, workers, progress)
-    many = sample_quietly(posterior, x, plan.draws, seed)
+    with step("drawing", progress):
+        many = sample_quietly(posterior, x, plan.draws, seed)
     used = ~many.diverged
     _enough(used, plan.fewest, "had draws that did not diverge")
     return Trials(

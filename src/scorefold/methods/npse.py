@@ -20,6 +20,7 @@ from scorefold.noise import Level, levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.progress import step
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective
 from scorefold.score.embedding import Embedding, check_embedding
@@ -127,7 +128,8 @@ class NPSE(Method):
         for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
             ensemble = ScoreEnsemble(network, known.standardize, known.base, None)
             if self.correction:
-                correction = fit_correction(ensemble, cases, self.training.members, grid)
+                with step("correcting", progress):
+                    correction = fit_correction(ensemble, cases, self.training.members, grid)
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, grid) if chooses else {}

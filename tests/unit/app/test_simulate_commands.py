@@ -60,7 +60,7 @@ def store(run):
 def test_simulating_from_a_file(run):
     done = call("simulate", run)
     assert done.exit_code == 0, done.output
-    assert "200/200" in done.stdout
+    assert "simulating: 200 of 200 (100%)" in done.stderr
     assert "failed" in done.stdout
     assert "/s" in done.stdout
     assert "cases from 200 simulator calls" in done.stdout

@@ -44,7 +44,7 @@ def compare(
             belongs(posterior, source.names, "--config" if config else "--task")
         calls = f"{sims} data sets, {sims * n:,} simulator calls"
         console.print(f"[bold]{source.title}[/], given {observations(n)}: {calls}\n", soft_wrap=True)
-        found = verb(posteriors, source.simulator, n, sims, draws, seed, names=names, progress=console.is_terminal)
+        found = verb(posteriors, source.simulator, n, sims, draws, seed, names=names, progress=True)
     console.print(found.table())
     if out:
         found.write(out, {"simulator": source.title, **dict(zip(names, map(str, models), strict=True))})
