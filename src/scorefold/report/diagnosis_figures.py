@@ -103,7 +103,7 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
     right.axvspan(-1.645, 1.645, color=BAND, lw=0, zorder=0)
     left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.03)
     left.set_ylim(-0.6, dim - 0.4)
-    left.set_yticks(np.arange(dim), names)
+    left.set_yticks(np.arange(dim), [plain_text(name) for name in names])
     left.invert_yaxis()
     left.set_xlabel("contraction\n(0: as wide as the prior, 1: a point)")
     right.set_xlabel("z-score of the mean\n(grey: where 90 % should lie)")
@@ -185,7 +185,7 @@ def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], sh
         named = len(some) if few else len(styles) if colour == ORANGE else 0
         for i, k in enumerate(some):
             own = i < named
-            label = names[k] if own else others.format(len(some) - named) if i == named else None
+            label = plain_text(names[k]) if own else others.format(len(some) - named) if i == named else None
             style: Any = styles[i] if own else "-"
             axes.plot(at, shape(uniformity.seen[k]), color=colour, lw=1.4 if own else 0.8, ls=style,
                       alpha=1.0 if own else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip

@@ -63,7 +63,7 @@ def test_which_outcomes_are_drawn_one_by_one(kinds, drawn):
 
 
 def test_continuous_outcomes_keep_their_statistics_under_their_names():
-    found = predictive(RNG.normal(size=(30, 2)), RNG.normal(size=(40, 30, 2)))._replace(x_names=("left $x$", "right"))
+    found = predictive(RNG.normal(size=(30, 2)), RNG.normal(size=(40, 30, 2)))._replace(x_names=("5$ bill", "right"))
     figure = diagnosis_figures.of_predictive(found)
     assert len(figure.axes) == 5
-    assert [one.get_text() for one in figure.axes[-1].get_xticklabels()] == [r"left \$x\$", "right"]
+    assert [one.get_text() for one in figure.axes[-1].get_xticklabels()] == [r"5\$ bill", "right"]

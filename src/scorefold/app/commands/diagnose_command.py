@@ -34,6 +34,7 @@ def diagnose(
 ) -> None:
     """Check the calibration of a posterior on simulated data sets, and say in words what is wrong with it."""
     from rich.console import Console
+    from rich.markup import escape
 
     from scorefold import methods
     from scorefold import tasks as room
@@ -52,7 +53,7 @@ def diagnose(
         belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
         n = n if x_obs is None else len(posterior.checked(x_obs))
-        console.print(f"[bold]{source.title}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
+        console.print(f"[bold]{escape(source.title)}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
         found = verb(
             posterior, source.simulator, n, sims, draws, seed,
             x_obs=x_obs, log_likelihood=source.log_likelihood, progress=True,

@@ -1,5 +1,6 @@
 """`scorefold fit` and `scorefold sample`: simulations on disk → a model on disk → draws on disk."""
 
+import csv
 import shutil
 import warnings
 from pathlib import Path
@@ -98,7 +99,9 @@ def _write(draws: "Draws", out: Path) -> None:
         if out.suffix == ".npz":
             np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged))
         elif out.suffix == ".csv":
-            np.savetxt(out, draws.theta, delimiter=",", header=",".join(draws.names), comments="")
+            with out.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerow(draws.names)
+                np.savetxt(file, draws.theta, delimiter=",")
         else:
             draws.to_arviz().to_netcdf(str(out))
     except OSError as error:
