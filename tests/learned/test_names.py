@@ -7,6 +7,8 @@ from scipy import stats
 import scorefold as sf
 from scorefold.errors import ScorefoldError, UnlikeSimulations
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 PRIOR = sf.Prior({"v": stats.norm(0, 1), "a": stats.uniform(0.5, 1.5)})
 
 
@@ -19,7 +21,7 @@ def posterior():
     rng = np.random.default_rng(0)
     theta = PRIOR.sample(600, seed=1)
     sims = sf.Simulations(PRIOR, theta, [reaction(one, rng) for one in theta], x_names=("rt", "choice"))
-    return sf.fit(sims, sf.NPSE(width=8, depth=1, training=sf.Training(members=2, steps=200)))
+    return sf.fit(sims, sf.NPSE(width=8, depth=1, correction=False, training=sf.Training(members=2, steps=200)))
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,7 @@ def random_posterior(method, prior, shape, largest):
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
+        "least_noise": 0.01,
         "table": table, "sizes": np.arange(9) % largest + 1, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
     }  # fmt: skip
