@@ -61,9 +61,24 @@ class AbcInfo(NamedTuple):
     diverged: bool
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class ABC(Method):
-    """A configured method."""
+    """Rejection: the parameters whose simulations are most like the observations. Nothing is trained; a baseline.
+
+    Args:
+        accept: The share of the simulations to keep, but 50 at least. Default 0.01.
+        summary: What of a set is compared: its "moments", or what a "regression" makes of them. Default "moments".
+        adjust: Whether what was kept is moved along a regression line. Default True.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.ABC(accept=0.001).summary
+        'moments'
+    """
 
     accept: float = 0.01
     """The share of the simulations to keep, but 50 at least."""
@@ -91,7 +106,7 @@ class ABC(Method):
         return AbcPosterior(sims.prior, self, standardize, u, standardized(standardize, x), sims.sizes, sims.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbcPosterior(Posterior):
     """The simulations, standardised."""
 

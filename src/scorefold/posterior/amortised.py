@@ -41,7 +41,7 @@ class FlowInfo(NamedTuple):
     """Draws are beyond 15 prior sd."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FlowPosterior(Posterior):
     """A trained flow; with several members their equal mixture."""
 

@@ -14,10 +14,11 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.noise import RESOLVED, Level, Score, levels
+from scorefold.noise import RESOLVED, Level, levels
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.partitions import other_partitions, over_partitions, partition
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.reach import Reach
@@ -27,10 +28,10 @@ from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS,
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
-from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble, bucket, fewest_numbers, skeleton
+from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
-from scorefold.score.set_size import PartitionTable, chosen_size, cut
+from scorefold.score.set_size import PartitionTable, chosen_size
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
@@ -38,10 +39,6 @@ LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
-MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
-"""Partitions of the observations that steps take turns with: fewer where these would be very many sets together."""
-SMALLEST_GROUP = 128
-"""Draws that share a partition in a step."""
 
 
 class Composition(NamedTuple):
@@ -59,7 +56,7 @@ class Composition(NamedTuple):
         return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComposedPosterior(Posterior):
     """Trained scores, prior, rule and sampler."""
 
@@ -309,36 +306,6 @@ def _draw(
         return sampler(score, grid, u, key_run, count)
 
 
-def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> Score:
-    """The composed score of one partition or another: in every step, groups of the draws pick one each.
-
-    With exact scores the partition does not matter. Those of trained networks differ from one to the other, and draws that take
-    turns follow their mean, at the cost of one.
-    """
-    flat = padded.x.reshape(-1, padded.x.shape[-1])
-    places = padded.others
-    assert places is not None
-
-    def embed(places: Array) -> EnsembleSets:
-        return ensemble.embed(flat[places], padded.sizes, padded.number)
-
-    first = embed(places[0])  # all have its sizes
-    join, mean = jax.lax.map(lambda one: (embed(one).join, embed(one).mean), places)
-
-    def score(u: Cloud, level: Level, key: Key) -> Cloud:
-        def one(group: tuple[Array, Cloud, Key]) -> Cloud:
-            which, u, key = group
-            return rule.score(replace(first, join=join[which], mean=mean[which]))(u, level, key)
-
-        key_pick, key_score = jax.random.split(key)
-        groups = max(1, len(u) // SMALLEST_GROUP)
-        picked = jax.random.permutation(key_pick, len(places))[jnp.arange(groups) % len(places)]
-        own = u.reshape(groups, -1, u.shape[1])
-        return jax.lax.map(one, (picked, own, jax.random.split(key_score, groups))).reshape(u.shape)
-
-    return score
-
-
 @eqx.filter_jit
 def _draw_many(
     ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
@@ -351,30 +318,6 @@ def _draw_many(
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(padded.x, padded.precision, keys)
-
-
-def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, width, x) and their sizes."""
-    sizes = cut(len(x), set_size)
-    padded = np.zeros((len(sizes), width, x.shape[1]))
-    padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
-    return padded, sizes
-
-
-def other_partitions(sizes: np.ndarray, count: int, width: int) -> np.ndarray | None:
-    """(partitions, sets, width): for partitions of the same observations, where each has them in the first one; padded sets.
-
-    They depend on the sizes alone: it is the first partition that is random. None where all partitions are the same.
-    """
-    if count == 1 or sizes.max() == 1:
-        return None
-    real = (np.arange(width) < sizes[:, None]) & (np.arange(len(sizes)) < count)[:, None]
-    partitions = int(np.clip(SETS_OF_PARTITIONS // len(sizes), FEWEST_PARTITIONS, MOST_PARTITIONS))
-    places = np.zeros((partitions, *real.shape), np.int32)
-    rng = np.random.default_rng(sizes[:count])
-    for one in places:
-        one[real] = rng.permutation(np.flatnonzero(real))
-    return places
 
 
 def cloud_size(draws: int, dim: int) -> int:

@@ -39,7 +39,7 @@ TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
 """On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SummedPosterior(Posterior):
     """A learned term, ready to be summed; its network's arrays have a leading member axis, and the members' mean is taken."""
 

@@ -17,10 +17,10 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
+from scorefold.simulation import columns
 from scorefold.simulation.outcome import LARGEST
-from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.simulation.simulations import FEWEST_CASES, Simulations, pieces
 
-FEWEST_CASES = 50
 MOST_FAILED = 0.05
 BEYOND_CHANCE = 4.0
 """Standard errors."""
@@ -36,6 +36,7 @@ def check(sims: Simulations) -> None:
     if not all(isinstance(part, np.ndarray) for part in (theta, x, sizes, origin)):
         kinds = ", ".join(type(part).__name__ for part in (theta, x, sizes, origin))
         raise ScorefoldError(f"expected θ, x, sizes and origin as NumPy arrays; got {kinds}. Use what sf.simulate returns.")
+    columns.checked_names(list(sims.x_names) if isinstance(sims.x_names, tuple) else sims.x_names, x.shape[2:])
     cases = len(theta) if theta.ndim else 0
     agree = (
         theta.shape == (cases, sims.prior.dim)

@@ -194,14 +194,21 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
                     raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, for best_so_far=True; there is none")
                 return found
         state = found or _start(program)
-        report = stack.enter_context(bar("training", rounds - state.round, progress))
+        report = stack.enter_context(bar("training", rounds, progress, state.round))
         while not state.done:
             state = _one_round(program, state)
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
             report(f"loss {train:.4f}  validation {validation:.4f}")
             if watch is not None:
                 watch.after_round(state, rounds)
+        report.end(_why_it_ended(state.round, rounds))
     return state
+
+
+def _why_it_ended(done: int, rounds: int) -> str:
+    if done >= rounds:
+        return f"all {rounds:,} rounds that `steps` allows; more may help if the weights of the last were kept"
+    return f"ended after {done:,} of at most {rounds:,} rounds, as unseen cases were no longer fitted better"
 
 
 def _joined(cases: Sequence[Any]) -> Any:

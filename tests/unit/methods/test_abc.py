@@ -70,6 +70,7 @@ def test_more_observations_than_simulated_together_are_refused(sims):
         sf.fit(sims, "abc").sample(observed(9), 10)
 
 
+@pytest.mark.filterwarnings("ignore::scorefold.errors.UnlikeSimulations")
 def test_observations_unlike_any_simulation_are_reported(sims):
     with pytest.warns(sf.errors.UntrustworthyDraws, match="no simulation is like"):
         draws = sf.fit(sims, "abc").sample(np.full((1, 2), 1e6), 10)

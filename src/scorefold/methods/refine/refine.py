@@ -199,8 +199,6 @@ def _refined(
 
 
 def _check(start: ComposedPosterior, plan: Refining, sims: Simulations | None) -> None:
-    for name, value, least in (("rounds", plan.rounds, 1), ("seed", plan.seed, 0), ("budget", plan.budget, 1)):
-        settings.count(name, value, least)
     if plan.budget < plan.rounds * SMALLEST_SHARE:
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "

@@ -83,7 +83,7 @@ class Refinement(NamedTuple):
     """How these draws lie in the region."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RefinedPosterior(Posterior):
     """A posterior for one data set and its neighbourhood: it knows only the region where that data set's posterior is."""
 
@@ -182,12 +182,12 @@ class RefinedPosterior(Posterior):
         if trust.bad:
             warnings.warn(f"the draws are {trust}.", UntrustworthyDraws, stacklevel=4)
 
-    def __repr__(self) -> str:
-        rounds = "; ".join(f"round {i}: {one}" for i, one in enumerate(self.rounds, 1))
-        return (
-            f"RefinedPosterior(for one data set of n = {self.n} and its neighbourhood, not for any other; {rounds}; "
-            f"{'the last two agree' if self.agreed else 'the last two do not agree yet'})"
-        )
+    def facts(self) -> list[tuple[str, str]]:
+        """As of any posterior, and how its rounds went."""
+        rounds = [(f"round {i}", f"{one}") for i, one in enumerate(self.rounds, 1)]
+        valid = f"for one data set of n = {self.n} and its neighbourhood, not for any other"
+        agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
+        return [("valid", valid), *Posterior.facts(self), *rounds, ("rounds", agreed)]
 
 
 def draw_in_region(
