@@ -1,5 +1,7 @@
 """What draws are to a user: a table, arrays by name, and something that prints on a screen."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from untrained import CASES, DRAWS, MARGINALS, NORMAL, REFINED, untrained
@@ -8,6 +10,7 @@ import scorefold as sf
 from scorefold.errors import ScorefoldError
 from scorefold.methods.smc_abc import SmcInfo
 from scorefold.posterior.amortised import FlowInfo
+from scorefold.posterior.trust import Trust
 from scorefold.sample.variational import VariationalInfo
 
 THETA = np.random.default_rng(0).normal([1.0, -2.0], [0.1, 3.0], size=(500, 2))
@@ -52,8 +55,17 @@ def test_summary():
     lines = str(found).splitlines()
     assert lines[0].split() == ["parameter", "mean", "sd", "5", "%", "median", "95", "%"]
     assert lines[1].split()[:2] == ["v", f"{THETA[:, 0].mean():.4g}"]
-    assert lines[-1] == "500 draws given 30 observations; converged; 1.2 s"
+    assert lines[-1] == "500 draws given 30 observations; the sampler settled; 1.2 s"
     assert "2.5 %" in str(DRAWN.summary(level=0.95))
+
+
+def test_the_summary_holds_what_is_expected_of_the_errors():
+    ones = np.ones(2)
+    trust = Trust(("v", "a"), 0.125 * ones, 1.25 * ones, ones, 2 * ones, "good", "the networks agree")
+    lines = str(dataclasses.replace(DRAWN, trust=trust).summary()).splitlines()
+    assert "expected shift (sd)" in lines[0]
+    assert lines[1].split()[-2:] == ["0.12", "1.25"]
+    assert lines[-1] == "Trust: good: the networks agree"
 
 
 def test_a_single_draw_has_a_summary():

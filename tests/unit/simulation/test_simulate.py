@@ -283,7 +283,7 @@ def raises_at(*indices):
 def test_an_exception_costs_one_simulation():
     message = (
         r"^1 of 200 simulations failed \(1 raised\) and were left out\. The first was simulation 77, θ = \(a = .*\), raised: "
-        r"ZeroDivisionError: call 77 has no susceptibles left\. The posterior is then"
+        r"ZeroDivisionError: call 77 has no susceptibles left\. The posterior counts every observation"
     )
     with pytest.warns(ScorefoldWarning, match=message) as caught:
         sims = simulate(PRIOR, raises_at(77), 200, seed=3)
