@@ -77,3 +77,19 @@ def quick_to_compile():
     """For modules whose time goes into compiling tiny programs."""
     with quick():
         yield
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """So little memory that simulations in a store stream by."""
+    import streamed  # imports scorefold, which must come after the hook
+
+    streamed.leave_little_memory(monkeypatch)
+
+
+@pytest.fixture
+def streamed_sims(little_memory, tmp_path):
+    """Sets of up to two observations, more than memory holds."""
+    import streamed
+
+    return streamed.simulations(tmp_path / "sims")
