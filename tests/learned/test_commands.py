@@ -11,8 +11,6 @@ from scorefold import methods, tasks
 from scorefold.app.cli import app
 
 # The numbers of the fixture `gaussian`, and the same process, so that what is compiled for it serves here.
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequence.png"}
 FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}
 TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))

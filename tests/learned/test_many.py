@@ -6,8 +6,6 @@ import pytest
 from scorefold import tasks
 from scorefold.posterior import composed
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 GAUSSIAN = tasks.get("gaussian")
 X = np.stack([GAUSSIAN.observe(5, seed)[1] for seed in range(6)])
 

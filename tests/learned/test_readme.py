@@ -14,10 +14,7 @@ import scipy.stats
 import scorefold as sf
 from scorefold.posterior import rule_and_sampler as pairing
 
-pytestmark = [
-    pytest.mark.usefixtures("quick_to_compile"),
-    pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -28,8 +28,6 @@ from scorefold.train.training import History, Training
 from scorefold.train.training_set import TrainingSet, folds
 from scorefold.train.training_set import held_out as held_out_folds
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 PROGRAMS = ("_untrained", "_round", "_validate")
 
 

@@ -13,8 +13,6 @@ import scorefold as sf
 from scorefold.train import loop
 from scorefold.train.checkpoint import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SMALL = {"width": 8, "depth": 1, "training": TRAINING}
 METHODS = {
     "f-npse": sf.NPSE(set_size=1, **SMALL),

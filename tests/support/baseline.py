@@ -60,6 +60,8 @@ METHODS = {
     "abc": (sf.ABC(), LARGEST),
 }
 """Each with the size of the sets it is simulated in."""
+SHORTLY = ("f-npse", "npe", "nle", "abc")
+"""One of each kind: those that `make test` tries."""
 
 
 def trained(name, seed=0):

@@ -22,8 +22,6 @@ from scorefold.app.bench.record import RECORDS, appending, described, read
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 TINY = cells("tiny", "budget=500")
 
 
@@ -82,8 +80,7 @@ drive(cells("tiny", "budget=500"), Path({out!r}))
 
 @pytest.mark.full
 def test_killed_and_resumed_is_as_if_nothing_had_happened(folder, tmp_path):
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}
-    child = subprocess.Popen([sys.executable, "-c", CHILD.format(out=str(tmp_path))], env=environment)
+    child = subprocess.Popen([sys.executable, "-c", CHILD.format(out=str(tmp_path))])
     waited = time.monotonic() + 300
     while child.poll() is None and time.monotonic() < waited:
         if (tmp_path / RECORDS).exists() and (tmp_path / RECORDS).read_bytes().count(b"\n") >= 2:
@@ -367,16 +364,14 @@ def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp
 
 
 @pytest.mark.full
-def test_worker_processes_write_the_same_records(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+def test_worker_processes_write_the_same_records(folder, tmp_path):
     drive(TINY, tmp_path, executor="processes=1")
     assert by_key(tmp_path) == by_key(folder)
 
 
 @pytest.mark.full
-def test_dask_workers_write_the_same_records(folder, tmp_path, monkeypatch):
+def test_dask_workers_write_the_same_records(folder, tmp_path):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         drive(TINY, tmp_path, executor=f"dask={cluster.scheduler_address}")
     assert by_key(tmp_path) == by_key(folder)

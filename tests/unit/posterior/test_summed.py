@@ -19,8 +19,6 @@ from scorefold.tasks.gaussian import standard_normal_prior
 from scorefold.train.training import Training
 from scorefold.train.training_set import training_sets
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 class TwoSides(eqx.Module):
     """The bimodal task's likelihood."""

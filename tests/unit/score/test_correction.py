@@ -16,8 +16,6 @@ from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.network import ScoreNetwork
 from scorefold.train.training_set import TrainingSet
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def some_network(seed=None, bias=((0.0, 0.0), (0.0, 0.0))):
     """Members whose output is a constant, or noise."""

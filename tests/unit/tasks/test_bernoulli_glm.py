@@ -12,8 +12,6 @@ from scorefold import tasks
 from scorefold.errors import ScorefoldError
 from scorefold.tasks import bernoulli_glm as glm
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def test_the_design_is_the_stimulus_and_its_lags():
     stimulus = glm.V[:, 1]

@@ -17,8 +17,6 @@ from scorefold.errors import ScorefoldError
 from scorefold.tasks import drift_diffusion as dd
 from scorefold.tasks import first_passage
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 P_MIN, Z_MAX = 1e-6, 5.5
 LOW, HIGH = np.array([-4, 0.5, 0.3, 0.1]), np.array([4, 2.5, 0.7, 0.6])
 SOME = np.array([[1.0, 1.5, 0.5, 0.3], [-3.9, 2.4, 0.7, 0.1], [0.0, 0.6, 0.35, 0.5], [3.0, 2.0, 0.3, 0.2]])
