@@ -85,6 +85,16 @@ def quick_to_run():
     jax.config.update("jax_disable_most_optimizations", True)
 
 
+@pytest.fixture(scope="module")
+def as_users_compile():
+    """For modules that compare with numbers made before, which rounding would change."""
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.clear_caches()
+
+
 @pytest.fixture
 def little_memory(monkeypatch):
     """So little memory that simulations in a store stream by."""
