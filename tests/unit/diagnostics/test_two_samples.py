@@ -302,9 +302,8 @@ def test_c2st_depends_on_the_seed_only():
 
 @pytest.mark.false_failure(1e-6)
 def test_c2st_may_fall_below_one_half_and_reaches_one():
-    values = [c2st(gaussian(s, 45, 2), gaussian(s + 100, 45, 2)) for s in range(200, 224)]
     # Each is below one half about half of the time: all 24 above it once in 10⁷.
-    assert min(values) < 0.5
+    assert any(c2st(gaussian(s, 45, 2), gaussian(s + 100, 45, 2)) < 0.5 for s in range(200, 224))
     assert c2st(gaussian(60, 45, 2, mean=20.0), gaussian(61, 45, 2)) == 1.0
 
 
