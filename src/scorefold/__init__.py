@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scorefold.app import plots
     from scorefold.diagnostics.compare import compare
     from scorefold.diagnostics.diagnose import diagnose
+    from scorefold.disk.compiled import cache
     from scorefold.methods.abc import ABC
     from scorefold.methods.fit import fit, fit_many
     from scorefold.methods.load import load
@@ -54,6 +55,7 @@ _HOMES = {
     "Store": "simulation.store.store",
     "Training": "train.training",
     "Workers": "simulation.workers",
+    "cache": "disk.compiled",
     "compare": "diagnostics.compare",
     "diagnose": "diagnostics.diagnose",
     "fit": "methods.fit",
@@ -77,6 +79,7 @@ __all__ = [
     "Store",
     "Training",
     "Workers",
+    "cache",
     "compare",
     "diagnose",
     "embeddings",

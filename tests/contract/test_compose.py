@@ -41,7 +41,7 @@ def small_chunks():
 
 
 def level(gamma, remaining=0.5):
-    return Level(*(jnp.asarray(v, jnp.float32) for v in (1.0, gamma, gamma, remaining)))
+    return Level(*(jnp.asarray(v, jnp.float32) for v in (1.0, gamma, 1 - gamma, gamma, 1 - gamma, remaining)))
 
 
 def cloud(dim):

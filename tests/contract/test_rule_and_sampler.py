@@ -178,6 +178,6 @@ def test_what_goes_with_one_set_can_be_composed(rule):
     chosen, _ = pair(rule, None, 1, PLAIN._replace(base=False))
     task = tasks.get("bimodal")
     sets, u = exact_sets(task, task.observe(1, 0)[1]), jnp.zeros((4, 2))
-    level = Level(*(jnp.asarray(v, jnp.float32) for v in (1.0, 0.5, 0.5, 0.5)))
+    level = Level(*(jnp.asarray(v, jnp.float32) for v in (1.0, 0.5, 0.5, 0.5, 0.5, 0.5)))
     score = chosen.score(sets)
     np.testing.assert_allclose(score(u, level, jax.random.key(0)), sets.total(u, level), atol=1e-5)

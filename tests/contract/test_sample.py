@@ -18,7 +18,7 @@ from scipy import stats
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Diffused, Tempered
-from scorefold.noise import Level, levels
+from scorefold.noise import CLEAN, Level, levels
 from scorefold.posterior.pilots import pilot_precisions
 from scorefold.sample import DDIM, SAMPLERS, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.sample.health import conclude, identities
@@ -27,7 +27,7 @@ from scorefold.tasks.exact import ExactSets, GaussianMixture, exact_sets, score
 from scorefold.tasks.gaussian import VARIANCES
 
 CLOUD = 1024
-LOWEST = Level(*(jnp.asarray(v, jnp.float32) for v in (0.0, 1.0, 1.0, 1.0)))
+LOWEST = Level(*(jnp.asarray(v, jnp.float32) for v in CLEAN))
 
 
 class Copies(ExactSets):
@@ -454,7 +454,7 @@ def test_transitions_of_one_set_are_ancestral():
 def test_a_transition_of_one_set_is_an_ancestral_step():
     # One level, one set: Ancestral's mean (u + (1-α) s)/√α, and noise of variance 1-α.
     u = jnp.asarray(rng.standard_normal((50_000, 2)), jnp.float32)
-    level = Level(*(jnp.full(1, v, jnp.float32) for v in (1.0, 0.8, 0.8, 1.0)))
+    level = Level(*(jnp.full(1, v, jnp.float32) for v in (1.0, 0.8, 0.2, 0.8, 0.2, 1.0)))
     moved, _ = Transitions()(lambda u, level, key: jnp.sin(u), level, u, jax.random.key(0), 1)
     noise = np.asarray(moved - (u + 0.2 * jnp.sin(u)) / jnp.sqrt(0.8))
     # 100,000 normals: mean within 5.5 standard errors, variance within 5.5 as well; false failure 1e-7.

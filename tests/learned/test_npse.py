@@ -130,7 +130,7 @@ def refit_table(posterior, ensemble):
 @pytest.mark.full
 def test_a_case_is_judged_by_its_own_composed_score(posterior):
     """H of many chunks against the score of all sets at once and its slope."""
-    from scorefold.noise import levels
+    from scorefold.noise import CLEAN, levels
     from scorefold.score.set_size import _cuts, _judge
 
     member = jax.tree.map(lambda v: v[:1], posterior.ensemble.network)
@@ -145,7 +145,7 @@ def test_a_case_is_judged_by_its_own_composed_score(posterior):
     padded = jnp.asarray([*sizes, 1, 1, 1])
     sets = ensemble.embed(jnp.asarray(cuts, jnp.float32), padded, jnp.asarray(len(sizes)))
     score = lambda u: (sets.total(u[None], lowest) - 4 * sets.prior(u[None], lowest))[0]  # noqa: E731
-    scale = ensemble.base.matrix(1.0, jnp.ones(()), jnp.asarray(9))
+    scale = ensemble.base.matrix(1.0, CLEAN, jnp.asarray(9))
     s = score(u)
     np.testing.assert_allclose(found[0], s @ scale @ s / 2 + jnp.trace(scale @ jax.jacfwd(score)(u)), rtol=1e-3)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from scorefold.errors import ScorefoldError
-from scorefold.noise import LOG_SNR_MAX, SCHEDULES, levels
+from scorefold.noise import LOG_SNR_MIN, RESOLVED, SCHEDULES, levels
 
 EPS = np.finfo(np.float32).eps
 NAMES = list(SCHEDULES)
@@ -53,9 +53,30 @@ def test_the_schedule_is_a_function_of_t_over_T(name):
 
 @pytest.mark.parametrize("T", [2, *LENGTHS])
 def test_log_snr_is_linear_with_the_same_ends_for_every_T(T):
-    gamma = np.asarray(levels("log-snr", T).gamma, np.float64)
-    wanted = np.linspace(LOG_SNR_MAX, -LOG_SNR_MAX, T)
-    np.testing.assert_allclose(np.log(gamma / (1 - gamma)), wanted, atol=2e-3)  # float32 next to γ = 1
+    for least in (0.01, 0.0002):
+        grid = levels("log-snr", T, least=least)
+        gamma, noise = np.asarray(grid.gamma, np.float64), np.asarray(grid.noise, np.float64)
+        np.testing.assert_allclose(np.log(gamma / noise), np.linspace(np.log(1 / least**2 - 1), LOG_SNR_MIN, T), atol=1e-5)
+        assert np.sqrt(noise[0]) == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_noise_is_exact_where_gamma_is_nearly_one(name):
+    """Both 1-γ and 1-α would be lost if they were computed from γ and α in single precision."""
+    grid = levels(name, 400, least=RESOLVED)
+    noise, added = np.asarray(grid.noise, np.float64), np.asarray(grid.added, np.float64)
+    np.testing.assert_allclose(1 - noise, grid.gamma, atol=EPS)
+    np.testing.assert_allclose(1 - added, grid.alpha, atol=EPS)
+    below = np.concatenate([[0.0], noise[:-1]])
+    np.testing.assert_allclose(1 - (1 - below) * (1 - added), noise, rtol=1e-5)
+    assert (np.diff(noise) > 0).all()
+    assert (added > 0).all()
+
+
+@pytest.mark.parametrize("least", [0.0, RESOLVED / 2, 1.0, np.nan])
+def test_noise_that_single_precision_cannot_resolve_is_refused(least):
+    with pytest.raises(ScorefoldError, match="single precision"):
+        levels(least=least)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -95,7 +95,7 @@ class Damped:
             moved = both[: len(u)] - both[len(u) :][nearest]
             summed = sets.total(centres, level)[nearest] + sets.count / self.batch * moved
             prior = sets.prior(u, level)
-            damping = (self.batch / sets.count) ** (1 - level.gamma)
+            damping = (self.batch / sets.count) ** level.noise
             return prior + damping * (summed - sets.count * prior)
 
         return score

@@ -78,7 +78,7 @@ class Gauss:
         dim = precision.shape[-1]
 
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
-            c = level.gamma / (1 - level.gamma)
+            c = level.gamma / level.noise
 
             def add(chunk: Chunk) -> tuple[Cloud, Float[Array, "dim dim"]]:
                 P = (precision[sets.group[chunk.sets]] + c * jnp.eye(dim)) * chunk.real[:, None, None]

@@ -53,19 +53,19 @@ class Jac:
         """
 
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
-            dim, gamma = u.shape[1], level.gamma
+            dim, gamma, noise = u.shape[1], level.gamma, level.noise
 
             def add(chunk: Chunk) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
                 assert chunk.jacobian is not None
                 slope = (chunk.jacobian + jnp.swapaxes(chunk.jacobian, -1, -2)) / 2
-                e, vectors = jnp.linalg.eigh(jnp.eye(dim) + (1 - gamma) * slope)
-                weights = chunk.real[:, None, None] * gamma / (1 - gamma) / jnp.clip(e, SMALLEST_SHARE * gamma, gamma)
+                e, vectors = jnp.linalg.eigh(jnp.eye(dim) + noise * slope)
+                weights = chunk.real[:, None, None] * gamma / noise / jnp.clip(e, SMALLEST_SHARE * gamma, gamma)
                 turned = jnp.einsum("jnba,jnb->jna", vectors, chunk.score)
                 weighted = jnp.einsum("jnab,jnb->na", vectors, weights * turned)
                 return weighted, jnp.einsum("jnab,jnb,jncb->nac", vectors, weights, vectors)
 
             weighted, summed = sets.fold(u, level, add, jacobian=True)
-            prior = (1 - sets.count) / (1 - gamma)
+            prior = (1 - sets.count) / noise
             precision = summed + prior * jnp.eye(dim)
             return jnp.linalg.solve(precision, (weighted + prior * sets.prior(u, level))[..., None])[..., 0]
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.density.flow import ConditionalFlow
+from scorefold.noise import CLEAN
 from scorefold.score.embedding import Embedding, Trainable, build
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.resmlp import ResMLP
@@ -92,13 +93,13 @@ class SetFlow(eqx.Module):
         """log q(u | X)."""
         if self.base is None:
             return self.network.flow.log_density(u, embedded.given)
-        white = self.base.times(u - embedded.mean, -0.5, jnp.ones(()), embedded.size)
+        white = self.base.times(u - embedded.mean, -0.5, CLEAN, embedded.size)
         return self.network.flow.log_density(white, embedded.given) - self.base.log_volume(embedded.size)
 
     def draw(self, z: Theta, embedded: Embedded) -> Theta:
         """The draw that z ~ N(0, I) becomes."""
         u = self.network.flow.inverse(z, embedded.given)
-        return u if self.base is None else embedded.mean + self.base.times(u, 0.5, jnp.ones(()), embedded.size)
+        return u if self.base is None else embedded.mean + self.base.times(u, 0.5, CLEAN, embedded.size)
 
 
 def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:

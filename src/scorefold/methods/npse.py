@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
 from scorefold.methods.refine.refine import refine
-from scorefold.noise import Level, levels
+from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
@@ -26,6 +28,7 @@ from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import fit_correction
 from scorefold.score.gaussian_base import fit_gaussian_base
+from scorefold.score.narrowest import least_noise
 from scorefold.score.network import Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
@@ -87,21 +90,22 @@ class NPSE(Method):
                 "expected simulations in sets for NPSE, which takes all observations at once; got set_size = 1. Simulate with "
                 "sf.simulate(…, set_size=n_max), or use method='f-npse'."
             )
-        first, grid = sims[0], levels(self.schedule, self.T)
+        first = sims[0]
         largest = min(self.set_size or first.set_size, first.set_size)
         shape = self.network_shape(first.prior.dim, first.prior.has_density, first.shape, largest)
         sets = training_sets(sims, largest, self.training, seeds, prior_too=True)
-        fixed = [self._fixed(cases, grid, first.prior.has_density) for cases in sets]
+        fixed = [self._fixed(cases, first.prior.has_density) for cases in sets]
         fitted = train(score_objective(shape), sets, fixed, self.training, self.base, progress, checkpoint)
         trained = []
         for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
             ensemble = ScoreEnsemble(network, known.standardize, known.base, None)
             if self.correction:
-                correction = fit_correction(ensemble, cases, self.training.members, grid)
+                correction = fit_correction(ensemble, cases, self.training.members, known.levels)
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
-            table = fit_partition(ensemble, cases, self.training.members, grid) if chooses else {}
-            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set))
+            table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
+            least = float(np.sqrt(known.levels.noise[0]))
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set, least))
         return trained
 
     def refine(
@@ -129,10 +133,11 @@ class NPSE(Method):
             embedding=self.embedding,
         )
 
-    def _fixed(self, cases: TrainingSet, grid: Level, has_density: bool) -> Fixed:
-        """Standardisation and Gaussian base."""
+    def _fixed(self, cases: TrainingSet, has_density: bool) -> Fixed:
+        """Standardisation, Gaussian base and, as low as the base finds the posteriors narrow, the noise levels."""
         standardize = fit_standardize(cases.observations)
         if not self.base:
-            return Fixed(grid, standardize, None)
-        base = fit_gaussian_base(standardized(standardize, cases.x), cases.sizes, cases.u, smallest=int(has_density))
-        return Fixed(grid, standardize, base)
+            return Fixed(levels(self.schedule, self.T), standardize, None)
+        x = standardized(standardize, cases.x)
+        base = fit_gaussian_base(x, cases.sizes, cases.u, smallest=int(has_density))
+        return Fixed(levels(self.schedule, self.T, least=least_noise(base, x, cases.sizes, cases.u)), standardize, base)

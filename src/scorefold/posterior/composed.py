@@ -14,7 +14,7 @@ from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.noise import Level, levels
+from scorefold.noise import RESOLVED, Level, levels
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
@@ -65,6 +65,8 @@ class ComposedPosterior(Posterior):
     shape: tuple[int, ...]
     largest_set: int
     """Observations in the largest set that it was trained on."""
+    least_noise: float
+    """The sd of the noise at the lowest of the levels that it was trained on."""
     made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
@@ -82,6 +84,8 @@ class ComposedPosterior(Posterior):
     def fault(self) -> str:
         """Sets larger than trained, or none at all."""
         sizes = [choice.set_size for choice in self.table.values()]
+        if not RESOLVED <= self.least_noise < 1:
+            return f"least_noise should be between {RESOLVED:g} and 1"
         good = all(n == choice.n for n, choice in self.table.items()) and max(sizes, default=1) <= self.largest_set
         return "" if good else f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
 
@@ -189,7 +193,7 @@ class ComposedPosterior(Posterior):
         count = len(x)
         sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
-        level = jax.tree.map(lambda v: v[0], levels(self.method.schedule, self.method.T))
+        level = jax.tree.map(lambda v: v[0], self._levels())
         scores, prior = _single_scores(
             self.ensemble, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
         )
@@ -197,7 +201,11 @@ class ComposedPosterior(Posterior):
 
     def _grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
-        return jax.tree.map(lambda v: v[::-1], levels(self.method.schedule, self.method.T, sampler.levels))
+        return jax.tree.map(lambda v: v[::-1], self._levels(sampler.levels))
+
+    def _levels(self, count: int | None = None) -> Level:
+        """So many of the levels that it was trained on, in rising t."""
+        return levels(self.method.schedule, self.method.T, count, self.least_noise)
 
 
 class _Way(NamedTuple):

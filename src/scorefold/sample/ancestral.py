@@ -64,12 +64,12 @@ class Ancestral:
         def reverse(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
             level, key = at
             s = score(u, level, jax.random.fold_in(key, 1))
-            below = level.gamma / level.alpha
-            variance = (1 - level.alpha) * jnp.maximum(1 - below, 0.0) / (1 - level.gamma)
-            mean = (u + (1 - level.alpha) * s) / jnp.sqrt(level.alpha)
+            below = (level.noise - level.added) / level.alpha  # the variance of the noise one level below
+            variance = level.added * jnp.maximum(below, 0.0) / level.noise
+            mean = (u + level.added * s) / jnp.sqrt(level.alpha)
             return mean + jnp.sqrt(variance) * jax.random.normal(key, u.shape), (variance, identities(u, s))
 
         keys = jax.random.split(key, len(levels.t) + 1)
         above = jax.tree.map(lambda v: v[:-1], levels)
         u, (variance, checks) = jax.lax.scan(reverse, u, (above, keys[:-2]))
-        return finish(score, levels, u, (keys[-2], keys[-1]), jnp.append(variance, 1 - levels.gamma[-1]), checks)
+        return finish(score, levels, u, (keys[-2], keys[-1]), jnp.append(variance, levels.noise[-1]), checks)

@@ -63,10 +63,10 @@ class DDIM:
         def reverse(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
             level, key = at
             s = score(u, level, key)
-            below = level.gamma / level.alpha
-            clean = (u + (1 - level.gamma) * s) / jnp.sqrt(level.gamma)
-            noise = -jnp.sqrt(1 - level.gamma) * s
-            moved = jnp.sqrt(below) * clean + jnp.sqrt(jnp.maximum(1 - below, 0.0)) * noise
+            below = (level.noise - level.added) / level.alpha  # the variance of the noise one level below
+            clean = (u + level.noise * s) / jnp.sqrt(level.gamma)
+            noise = -jnp.sqrt(level.noise) * s
+            moved = jnp.sqrt(1 - below) * clean + jnp.sqrt(jnp.maximum(below, 0.0)) * noise
             return moved, (jnp.zeros(()), identities(u, s))
 
         keys = jax.random.split(key, len(levels.t) + 1)

@@ -70,7 +70,7 @@ class Langevin:
 
         def anneal(u: Cloud, at: tuple[Level, Key]) -> tuple[Cloud, tuple]:
             level, key = at
-            delta = self.a * (1 - level.alpha) / jnp.sqrt(level.alpha)
+            delta = self.a * level.added / jnp.sqrt(level.alpha)
 
             def step(u: Cloud, key: Key) -> tuple[Cloud, tuple]:
                 s = score(u, level, jax.random.fold_in(key, 1))

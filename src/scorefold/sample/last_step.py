@@ -30,7 +30,7 @@ def finish(
 def denoised(u: Cloud, s: Cloud, level: Level, key: Key) -> Cloud:
     """Draw u_0 given the cloud at the lowest level and its scores, by Tweedie's mean and a share of its covariance."""
     key_near, key_noise = jax.random.split(key)
-    noise = 1 - level.gamma
+    noise = level.noise
     root = preconditioner(u, s, key_near)
     vectors, widths, _ = jnp.linalg.svd(root)  # -∇s ≈ (root rootᵀ)⁻¹
     spread = jnp.sqrt(noise / level.gamma * jnp.clip(1 - noise / widths**2, 0.0, 1.0))

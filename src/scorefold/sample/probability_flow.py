@@ -64,10 +64,10 @@ class ProbabilityFlow:
 
         def slope(v: Cloud, level: Level, key: Key) -> tuple[Cloud, Cloud]:
             s = score(jnp.sqrt(level.gamma) * v, level, key)
-            return -jnp.sqrt(1 - level.gamma) * s, s
+            return -jnp.sqrt(level.noise) * s, s
 
         def sigma(level: Level) -> jax.Array:
-            return jnp.sqrt((1 - level.gamma) / level.gamma)
+            return jnp.sqrt(level.noise / level.gamma)
 
         def heun(v: Cloud, at: tuple[Level, Level, Key]) -> tuple[Cloud, Identities]:
             here, below, key = at

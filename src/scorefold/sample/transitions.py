@@ -68,8 +68,8 @@ class Transitions:
             s = score(u, level, jax.random.fold_in(key, 1))
             prior = -(1 - sets) * level.remaining * u
             alpha, v = level.alpha, sets - level.alpha * (sets - 1)
-            variance = (1 - alpha) / v
-            mean = (sets * u + (1 - alpha) * (s - prior)) / jnp.sqrt(alpha) - (sets - 1) * jnp.sqrt(alpha) * u
+            variance = level.added / v
+            mean = (sets * u + level.added * (s - prior)) / jnp.sqrt(alpha) - (sets - 1) * jnp.sqrt(alpha) * u
             moved = mean / v + variance * prior + jnp.sqrt(variance) * jax.random.normal(key, u.shape)
             return moved, (variance, identities(u, s))
 

@@ -38,7 +38,7 @@ class Fixed(NamedTuple):
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:
     """Denoising loss of one case at one level, averaged over ±noise."""
     embedded = model.embed(x, size)
-    sigma = jnp.sqrt(1 - level.gamma)
+    sigma = jnp.sqrt(level.noise)
 
     def one(noise: Array) -> Scalar:
         theta = jnp.sqrt(level.gamma) * u + sigma * noise

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose.sets import SetScores
-from scorefold.noise import Level
+from scorefold.noise import CLEAN, Level
 from scorefold.score import gaussian_base, standardize
 from scorefold.score.correction import Correction
 from scorefold.score.gaussian_base import GaussianBase
@@ -65,7 +65,7 @@ class ScoreEnsemble(eqx.Module):
             sizes=present,
             which=which,
             count=count,
-            precision=None if base is None else jax.vmap(lambda size: base.matrix(-1.0, jnp.ones(()), size))(present),
+            precision=None if base is None else jax.vmap(lambda size: base.matrix(-1.0, CLEAN, size))(present),
             group=which,
             empty=self._empty() if self.network.shape.learns_prior else None,
         )
@@ -189,7 +189,7 @@ class EnsembleSets(SetScores):
         base = self.ensemble.base
         if base is None:
             return jnp.broadcast_to(jnp.eye(self.mean.shape[1]), (len(self.sizes), *2 * self.mean.shape[1:]))
-        return jax.vmap(lambda size: base.matrix(power, level.gamma, size))(self.sizes)
+        return jax.vmap(lambda size: base.matrix(power, level, size))(self.sizes)
 
     def _outputs(self, parts: Array, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk draws out"]:
         """The members' mean f (or φ) for the sets at `index`."""

@@ -32,7 +32,7 @@ def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Lev
     """For cases that `judge` did not train on, at one level, over ±noise."""
 
     def one(u: Array, x: Array, size: Array, noise: Array) -> _Sums:
-        sigma = jnp.sqrt(1 - level.gamma)
+        sigma = jnp.sqrt(level.noise)
         theta = jnp.sqrt(level.gamma) * u + sigma * noise
         own = ensemble.member(judge)
         embedded = own.embed(x, size)
@@ -48,7 +48,7 @@ def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Lev
         mean = jnp.mean(jax.vmap(of)(ensemble.network), axis=0)
 
         def metric(v: Array) -> Array:
-            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level.gamma, size)
+            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level, size)
 
         features = jnp.concatenate([jnp.ones(1), theta])
         return _Sums(

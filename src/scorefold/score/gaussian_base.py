@@ -20,10 +20,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.noise import Level
 from scorefold.score.least_squares import gcv_ridge, noisy_line
 from scorefold.types import Array, Float, Int, Scalar
 
-SMALLEST_VARIANCE = 1e-6
+SMALLEST_VARIANCE = 1e-9
 PENALTIES = np.concatenate([[1e-10], np.logspace(-6, 2, 25)])
 LEAST_FREE = 0.2
 """The fit keeps at least this share of the cases as degrees of freedom."""
@@ -50,15 +51,15 @@ class GaussianBase(eqx.Module):
         """μ(X)."""
         return self._of(self.weight, size) @ x_mean + self._of(self.offset, size)
 
-    def matrix(self, power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, "dim dim"]:
+    def matrix(self, power: float, level: Level, size: Int[Array, ""]) -> Float[Array, "dim dim"]:
         """(γ R + (1-γ) I)^power."""
         vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
-        return (vectors * (gamma * variances + 1 - gamma) ** power) @ vectors.T
+        return (vectors * (level.gamma * variances + level.noise) ** power) @ vectors.T
 
-    def times(self, v: Float[Array, " dim"], power: float, gamma: Scalar, size: Int[Array, ""]) -> Float[Array, " dim"]:
+    def times(self, v: Float[Array, " dim"], power: float, level: Level, size: Int[Array, ""]) -> Float[Array, " dim"]:
         """(γ R + (1-γ) I)^power v."""
         vectors, variances = self._of(self.vectors, size), self._of(self.variances, size)
-        return vectors @ ((v @ vectors) * (gamma * variances + 1 - gamma) ** power)
+        return vectors @ ((v @ vectors) * (level.gamma * variances + level.noise) ** power)
 
     def log_volume(self, size: Int[Array, ""]) -> Scalar:
         """log √det R."""

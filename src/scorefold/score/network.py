@@ -69,7 +69,7 @@ def positional(t: Scalar, width: int) -> Float[Array, " width"]:
 
 def residual_scale(level: Level, base: bool) -> Scalar:
     """What f is multiplied by: √γ with a base, -1/√(1-γ) without."""
-    return jnp.sqrt(level.gamma) if base else -1 / jnp.sqrt(1 - level.gamma)
+    return jnp.sqrt(level.gamma) if base else -1 / jnp.sqrt(level.noise)
 
 
 class ScoreNetwork(eqx.Module):
@@ -160,13 +160,13 @@ class ScoreModel(eqx.Module):
         """The Gaussian base's score; zero without a base."""
         if self.base is None:
             return jnp.zeros_like(theta)
-        return -self.base.times(theta - jnp.sqrt(level.gamma) * embedded.mean, -1.0, level.gamma, embedded.size)
+        return -self.base.times(theta - jnp.sqrt(level.gamma) * embedded.mean, -1.0, level, embedded.size)
 
     def residual_score(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
         """What the network adds to the base (everything, without a base)."""
 
         def whiten(v: Theta) -> Theta:
-            return v if self.base is None else self.base.times(v, -0.5, level.gamma, embedded.size)
+            return v if self.base is None else self.base.times(v, -0.5, level, embedded.size)
 
         def output(theta: Theta) -> Array:
             z = whiten(theta - jnp.sqrt(level.gamma) * embedded.mean)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.noise import Level
+from scorefold.noise import CLEAN, Level
 from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Array, Float, Int
@@ -165,7 +165,7 @@ def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Le
             slope, s = jax.jacfwd(score, has_aux=True)(u)
             return sums[0] + s, sums[1] + slope
 
-        scale = jnp.eye(len(u)) if own.base is None else own.base.matrix(1.0, jnp.ones(()), n)
+        scale = jnp.eye(len(u)) if own.base is None else own.base.matrix(1.0, CLEAN, n)
         start = jnp.zeros_like(u), jnp.zeros((len(u), len(u)), u.dtype)
         s, slope = jax.lax.fori_loop(0, (count + CHUNK - 1) // CHUNK, chunk, start)
         return s @ scale @ s / 2 + jnp.trace(scale @ slope)

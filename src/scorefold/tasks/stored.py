@@ -24,6 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from scorefold.disk.compiled import user_folder
 from scorefold.errors import ScorefoldWarning
 from scorefold.tasks.nuts_reference import Chains
 from scorefold.types import Callable, Float
@@ -67,19 +68,10 @@ def kept(name: str, version: int) -> Callable[[Compute], Reference]:
     return decorate
 
 
-def folder() -> Path:
-    """The folder of the cache: what SCOREFOLD_CACHE names, or else the user's cache folder."""
-    if named := os.environ.get("SCOREFOLD_CACHE"):
-        return Path(named)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("scorefold")
-
-
 def place(name: str, version: int, x: np.ndarray, draws: int, seed: int) -> Path:
     """The file in the cache, named by a hash of everything that the draws depend on."""
     described = f"{name} {version} {x.shape} {draws} {seed} ".encode() + np.ascontiguousarray(x).tobytes()
-    return folder() / f"{name}-{hashlib.sha256(described).hexdigest()[:32]}.safetensors"
+    return user_folder() / f"{name}-{hashlib.sha256(described).hexdigest()[:32]}.safetensors"
 
 
 def shipped(name: str, version: int, x: np.ndarray) -> Float[np.ndarray, "draws dim"] | None:

@@ -113,7 +113,7 @@ def test_the_whole_prior_as_proposal_changes_nothing(rule):
 def test_the_score_is_the_gradient_of_the_log_density(gamma):
     _, x = tasks.get("gaussian").observe(2, 1000)
     tilt = tilt_of(*proposal(x, 2.0, 1.0))
-    at = Level(*(jnp.float32(v) for v in (1.0, gamma, gamma, 0.5)))
+    at = Level(*(jnp.float32(v) for v in (1.0, gamma, 1 - gamma, gamma, 1 - gamma, 0.5)))
     w = jax.random.normal(KEY, (4, DIM))
     log_density = tilt.log_density(lambda w, level: jnp.zeros(len(w)))
     slope = jax.grad(lambda w: jnp.sum(log_density(w, at)))(w)

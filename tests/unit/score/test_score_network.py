@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from scorefold.noise import Level, levels
+from scorefold.noise import CLEAN, Level, levels
 from scorefold.score.correction import Correction
 from scorefold.score.ensemble import CHUNK, ScoreEnsemble, bucket
 from scorefold.score.gaussian_base import SMALLEST_VARIANCE, GaussianBase, fit_gaussian_base
@@ -154,7 +154,7 @@ def test_the_empty_set_is_the_prior():
     base = fit_gaussian_base(x, sizes, u, smallest=0)
     zero, two = jnp.asarray(0), jnp.asarray(2)
     np.testing.assert_array_equal(base.mean(jnp.ones(X), zero), np.zeros(DIM))
-    np.testing.assert_allclose(base.matrix(1.0, jnp.ones(()), zero), np.eye(DIM), atol=1e-6)
+    np.testing.assert_allclose(base.matrix(1.0, CLEAN, zero), np.eye(DIM), atol=1e-6)
     without = fit_gaussian_base(x, sizes, u)
     np.testing.assert_allclose(base.mean(jnp.ones(X), two), without.mean(jnp.ones(X), two), rtol=1e-6)
 
@@ -240,7 +240,7 @@ def test_times_is_the_matrix_power(base, power, gamma):
     for size in range(1, LARGEST + 1):
         values, vectors = np.linalg.eigh(diffused_covariance(base, size, gamma))
         wanted = vectors * values**power @ vectors.T @ np.asarray(v, np.float64)
-        result = base.times(v, power, jnp.asarray(gamma), jnp.asarray(size))
+        result = base.times(v, power, CLEAN._replace(gamma=gamma, noise=1 - gamma), jnp.asarray(size))
         np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=1e-5)
 
 

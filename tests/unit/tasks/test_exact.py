@@ -62,7 +62,7 @@ def test_diffused_density_is_the_convolution(gamma):
 
 
 def level(gamma):
-    return Level(*(jnp.asarray(v, jnp.float32) for v in (3.0, gamma, gamma, 0.5)))
+    return Level(*(jnp.asarray(v, jnp.float32) for v in (3.0, gamma, 1 - gamma, gamma, 1 - gamma, 0.5)))
 
 
 def some_sets(task, n, padding=0):

@@ -1,6 +1,5 @@
 """How reference draws are kept: made once, found again, and made again when the file is not whole."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,9 +97,3 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_only(tmp_path, made, mo
     monkeypatch.setenv("SCOREFOLD_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.warns(ScorefoldWarning, match="SCOREFOLD_CACHE"):
         assert reference()(X, 10, 3).shape == (10, 2)
-
-
-def test_the_default_folder_is_the_users(monkeypatch):
-    monkeypatch.delenv("SCOREFOLD_CACHE", raising=False)
-    assert stored.folder().name == "scorefold"
-    assert stored.folder() != Path("scorefold")

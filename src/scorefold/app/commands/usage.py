@@ -1,4 +1,4 @@
-"""What the commands share: wrong usage is refused before any work is done, and warnings become lines."""
+"""What the commands share: wrong usage is refused before any work is done, warnings become lines, programs are kept."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +31,10 @@ def folder(out: Path) -> None:
 
 @contextmanager
 def warnings_shown() -> Iterator[None]:
-    """Every warning as a line on standard error."""
+    """Every warning as a line on standard error; programs that are compiled meanwhile are kept for the next command."""
+    from scorefold.disk.compiled import cache
+
+    cache()
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *rest, **others: typer.echo(f"scorefold: {message}", err=True)
