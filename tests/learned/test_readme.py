@@ -85,6 +85,7 @@ def test_no_page_is_left_out():
     assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(SMALLER)
 
 
+@pytest.mark.full
 def test_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draws = run("README.md", {})["draws"]

@@ -37,6 +37,7 @@ def folder(tmp_path_factory):
     return out
 
 
+@pytest.mark.full
 def test_every_cell_has_a_record_with_its_measures(folder):
     records = read(folder / RECORDS)
     assert [record["key"] for record in records] == [cell.key for cell in TINY]
@@ -50,6 +51,7 @@ def test_every_cell_has_a_record_with_its_measures(folder):
         assert isinstance(record["converged"], bool)
 
 
+@pytest.mark.full
 def test_draws_and_truth_are_kept_for_the_figures_that_show_them(folder):
     assert set(run.SHOWN_TASKS) == set(SHOWN)
     cell, record = TINY[0], read(folder / RECORDS)[0]
@@ -57,11 +59,13 @@ def test_draws_and_truth_are_kept_for_the_figures_that_show_them(folder):
     assert record["truth"] == pytest.approx(tasks.get(cell.task).observe(1, cell.parameters)[0], rel=1e-5)
 
 
+@pytest.mark.full
 def test_a_cell_alone_is_the_same_as_among_others(folder):
     alone = list(run.run_group([TINY[5]]))
     assert compared(alone[0]) == by_key(folder)[TINY[5].key]
 
 
+@pytest.mark.full
 def test_a_second_run_has_nothing_to_do(folder, monkeypatch):
     monkeypatch.setattr(run, "train", lambda group: pytest.fail("trained again"))
     before = (folder / RECORDS).read_bytes()
@@ -138,6 +142,7 @@ def test_draws_that_are_refused_count_as_wholly_wrong():
     assert record["diverged"]
 
 
+@pytest.mark.full
 def test_data_sets_drawn_together_have_their_own_draws():
     two = [replace(TINY[0], parameters=parameters) for parameters in (1_000, 1_001)]
     trained = run.train(TINY[0].group)
@@ -349,6 +354,7 @@ def test_worker_processes_end_when_their_parent_is_killed(workers, tmp_path):
     assert child.returncode == -signal.SIGKILL
 
 
+@pytest.mark.full
 def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp_path, monkeypatch):
     (tmp_path / RECORDS).write_bytes((folder / RECORDS).read_bytes())
     name = "XLA_PYTHON_CLIENT_PREALLOCATE"

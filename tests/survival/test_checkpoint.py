@@ -312,6 +312,7 @@ def killed_and_resumed(tmp_path, kills, rounds, seed):
     return saved
 
 
+@pytest.mark.full  # test_goes_on_to_the_same_bits is killed in the same process
 def test_a_kill(uninterrupted, tmp_path):
     saved = killed_and_resumed(tmp_path, 1, ROUNDS, seed=0)
     alone = uninterrupted.save(tmp_path / "alone")
