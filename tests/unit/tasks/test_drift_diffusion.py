@@ -131,6 +131,7 @@ def test_reference_against_importance_sampling(sizes, log_likelihood):
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 def test_reference_of_many_trials_against_importance_sampling(log_likelihood):
     x = tasks.get("drift_diffusion").observe(1_000, 4)[1]
     against_importance_sampling(x, dd.posteriors([x], 1_000, [0])[0], 8_000, 200, log_likelihood)
@@ -138,6 +139,7 @@ def test_reference_of_many_trials_against_importance_sampling(log_likelihood):
 
 @pytest.mark.false_failure(1e-5)
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 def test_true_parameters_rank_like_reference_draws():
     """θ* and 9 draws are exchangeable given x: 5 p-values, over 160 sets of 5 trials."""
     task = tasks.get("drift_diffusion")
