@@ -38,6 +38,7 @@ SMALLER = {
         0,
     ),
     "docs/simulating.md": ({"budget=10_000": "budget=400", "Workers(4,": "Workers(1,"}, 3),
+    "docs/trust.md": ({"sims=3_000": "sims=100"}, 0),
     "docs/training.md": ({'"pf-npse"': TINY}, 0),
 }
 
@@ -102,6 +103,14 @@ def test_diagnostics(tmp_path, monkeypatch, given):
     assert names["found"].n == 30
     assert (tmp_path / "diagnosis" / "report.html").exists()
     assert (tmp_path / "pairs.png").exists()
+
+
+@pytest.mark.full
+def test_trust(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/trust.md", dict(given))
+    assert names["draws"].trust.known
+    assert names["mended"].local is not None
 
 
 @pytest.mark.full

@@ -119,7 +119,7 @@ def test_the_network_returned_is_the_one_reported(plain):
     @jax.jit
     def losses(network, cases, level, noise):
         model = ScoreModel(network, standardize, None)
-        return jax.vmap(lambda *at: case_loss(model, *at))(*cases, level, noise)
+        return jax.vmap(lambda *at: case_loss(model, *at))(*cases[:3], level, noise)
 
     for member in range(MEMBERS):
         network = jax.tree.map(lambda v, m=member: v[m], plain.network)

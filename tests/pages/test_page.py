@@ -29,7 +29,7 @@ SUMMARY = {
     "seconds": {"simulate": 0.5, "train": 20.0},
     "converged": True,
     "diverged": False,
-    "given fewer": {"1": "not converged"},
+    "given fewer": {"1": "not settled"},
     "sampler": {"r hat": 1.002},
 }
 DIAGNOSIS = {
@@ -207,7 +207,7 @@ def test_pictures_are_in_the_page_and_in_order(pages):
         assert Image.open(io.BytesIO(png)).size == (300, 200)
         assert len(png) < len(picture())
     text = " ".join(reader.text)
-    for words in ("0.513", "converged", "pf-npse", "10,000", "seconds", "given only 1", "not converged", "r hat", "1.002"):
+    for words in ("0.513", "settled", "pf-npse", "10,000", "seconds", "given only 1", "not settled", "r hat", "1.002"):
         assert words in text
 
 

@@ -15,7 +15,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 LONGEST = 500
 
-BASICS = {"types", "errors", "settings"}
+BASICS = {"types", "errors", "settings", "shown"}
 BELOW = BASICS | {"noise", "progress", "disk", "prior", "simulation", "train", "compose", "sample", "score", "density"}
 
 # What each room may import, besides itself. A new room needs a line here.
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "errors": set(),
     "settings": {"errors"},
     "progress": set(),
+    "shown": set(),
     "noise": {"types", "errors"},
     "disk": {"errors"},
     "prior": BASICS,
@@ -35,8 +36,8 @@ MAY_IMPORT = {
     "density": BASICS | {"noise", "train", "score"},
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
-    "report": {"types", "errors"},
-    "diagnostics": BASICS | {"simulation", "score", "posterior", "report"},
+    "report": {"types", "errors", "shown"},
+    "diagnostics": BASICS | {"progress", "simulation", "score", "posterior", "report"},
     "tasks": BASICS | {"noise", "disk", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},
     "__init__": BELOW | {"posterior", "methods", "diagnostics", "app"},

@@ -35,7 +35,7 @@ def test_a_training_set_is_what_was_simulated(streamed_sims, m):
     known = {x.tobytes(): u for x, u in zip(whole.x, whole.prior.to_normal(whole.theta), strict=True)}
     (held,) = training_set.training_sets([streamed_sims], m, TRAINING, [5])
     blocks = [held.stream.block(number) for number in (0, 1, 40)]
-    for u, x, sizes in [held.cases, *blocks]:
+    for u, x, sizes, _ in [held.cases, *blocks]:
         assert len(x) == 400 * 2 // m
         assert x.nbytes <= PART
         for one in range(len(x)):
