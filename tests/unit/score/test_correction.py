@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linear_gaussian import COUNT, DIM, GRID, MEMBERS, SHAPE, UNIT, R, as_cases, exact_base, linear_gaussian
+from linear_gaussian import COUNT, DIM, GRID, MEMBERS, NOISE, SHAPE, UNIT, R, as_cases, exact_base, linear_gaussian
 
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import KNOTS, _over_levels, fit_correction
