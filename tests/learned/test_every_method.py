@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from baseline import LARGEST, METHODS, misses, observed, simulations
+from baseline import LARGEST, METHODS, SHORTLY, misses, observed, simulations
 from chance import one_of
+from full import shortly
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError, UnlikeSimulations, UntrustworthyDraws
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 FILES = ("config.json", "weights.safetensors")
+NETWORKS = [name for name in METHODS if name != "abc"]
 
 
 def differ(name, one, other):
@@ -32,8 +32,8 @@ def differ(name, one, other):
 # of so few simulations: unit/methods/test_abc.py has more.
 @pytest.mark.false_failure(1e-6)
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
-@pytest.mark.parametrize("every_method", [name for name in METHODS if name != "abc"], indirect=True)
-@pytest.mark.parametrize("n", [LARGEST, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
+@pytest.mark.parametrize("every_method", shortly(NETWORKS, *SHORTLY[:-1]), indirect=True)
+@pytest.mark.parametrize("n", shortly([LARGEST, 1, 2], LARGEST))
 def test_close_to_the_posterior(every_method, n):
     _, posterior = every_method
     x = observed(n)
@@ -129,7 +129,7 @@ def test_what_goes_with_other_methods_alone_is_refused(every_method):
         posterior.sample(observed(1), 10, **option)
 
 
-@pytest.mark.parametrize("every_method", ["npe", "npse", "abc"], indirect=True)
+@pytest.mark.parametrize("every_method", shortly(["npe", "npse", "abc"], "npe", "abc"), indirect=True)
 def test_more_observations_than_trained_for_are_refused(every_method):
     _, posterior = every_method
     with pytest.raises(ScorefoldError, match=r"at most 8 observations.*got 9|sets of 9 observations or more; got 0"):

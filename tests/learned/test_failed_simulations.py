@@ -10,7 +10,7 @@ import pytest
 import scorefold as sf
 from scorefold.errors import ScorefoldWarning
 
-pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.full]
+pytestmark = pytest.mark.full
 
 
 def fitted(sims, method):

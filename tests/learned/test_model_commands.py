@@ -12,8 +12,6 @@ from scorefold.app.cli import app
 from scorefold.errors import ScorefoldWarning
 from scorefold.train import checkpoint
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 TINY = sf.NPSE(width=8, depth=1, correction=False, training=sf.Training(steps=100, members=1))
 MODEL = "def simulate(theta, rng):\n    return theta + rng.normal(size=2)\n"
 RUN = """

@@ -7,8 +7,6 @@ from scipy import stats
 import scorefold as sf
 from scorefold.errors import ScorefoldError, UnlikeSimulations
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 PRIOR = sf.Prior({"v": stats.norm(0, 1), "a": stats.uniform(0.5, 1.5)})
 
 

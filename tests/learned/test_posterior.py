@@ -24,8 +24,6 @@ from scorefold.posterior import composed as module
 from scorefold.sample import Info
 from scorefold.tasks.gaussian import VARIANCES
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
 BUDGET = 2_000
 GAUSSIAN = tasks.get("gaussian")

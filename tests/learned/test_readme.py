@@ -14,10 +14,7 @@ import scipy.stats
 import scorefold as sf
 from scorefold.posterior import rule_and_sampler as pairing
 
-pytestmark = [
-    pytest.mark.usefixtures("quick_to_compile"),
-    pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -89,6 +86,7 @@ def test_no_page_is_left_out():
     assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(SMALLER)
 
 
+@pytest.mark.full
 def test_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draws = run("README.md", {})["draws"]

@@ -14,7 +14,7 @@ from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
 
-pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.full]
+pytestmark = pytest.mark.full
 
 QUICK = sf.Training(members=1, steps=100)
 NOISE = 0.2

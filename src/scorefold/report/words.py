@@ -5,7 +5,8 @@ from typing import Any
 
 TASK_LABELS = {
     "gaussian": "Gaussian", "mixture": "Gaussian mixture", "sir": "SIR", "lotka_volterra": "Lotka–Volterra",
-    "bimodal": "Bimodal", "weinberg": "Weinberg", "correlated": "Correlated",
+    "bimodal": "Bimodal", "weinberg": "Weinberg", "correlated": "Correlated", "slcp": "SLCP", "two_moons": "Two moons",
+    "mixture_uniform": "Gaussian mixture, flat prior", "bernoulli_glm": "Bernoulli GLM", "drift_diffusion": "Drift diffusion",
 }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from linear_posterior import NOISE, exact, linear_posterior, simulator, spoiled
-from quick import quick
 from untrained import untrained
 
 import scorefold as sf
@@ -125,25 +124,23 @@ def test_the_correction_takes_known_errors_away_and_is_saved(tmp_path):
     base = RIGHT.ensemble.base
     wide = replace(RIGHT.ensemble, base=replace(base, variances=1.25 * base.variances))
     wrong = spoiled(replace(RIGHT, ensemble=wide), offset=(0.3, -0.1))
-    with quick():
-        shift, width, _ = off(wrong)
-        assert np.abs(shift).max() > 0.8
-        assert width.max() > 1.3
-        found = wrong.check(X, simulator, SIMS)
-        assert np.abs(found.shift * width - shift).max() < 0.6
-        assert found.verdict == BAD
-        mended = wrong.corrected(found)
-        shift, width, trust = off(mended)
-        assert np.abs(shift).max() < 0.45  # four standard errors of 0.1
-        assert np.abs(np.log(width)).max() < 0.2
-        assert trust.verdict != BAD
-        again = sf.load(mended.save(tmp_path / "model"))
-        assert np.array_equal(again.sample(X, 2_000).theta, mended.sample(X, 2_000).theta)
+    shift, width, _ = off(wrong)
+    assert np.abs(shift).max() > 0.8
+    assert width.max() > 1.3
+    found = wrong.check(X, simulator, SIMS)
+    assert np.abs(found.shift * width - shift).max() < 0.6
+    assert found.verdict == BAD
+    mended = wrong.corrected(found)
+    shift, width, trust = off(mended)
+    assert np.abs(shift).max() < 0.45  # four standard errors of 0.1
+    assert np.abs(np.log(width)).max() < 0.2
+    assert trust.verdict != BAD
+    again = sf.load(mended.save(tmp_path / "model"))
+    assert np.array_equal(again.sample(X, 2_000).theta, mended.sample(X, 2_000).theta)
 
 
 def test_right_draws_are_called_good():
-    with quick():
-        shift, _, trust = off(RIGHT)
+    shift, _, trust = off(RIGHT)
     assert np.abs(shift).max() < 0.2
     assert trust.verdict == GOOD
 

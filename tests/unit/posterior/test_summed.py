@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from chance import one_of
 from exact_posteriors import VARIANCES, Exact, summed
+from full import shortly
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import summed as module
@@ -18,8 +19,6 @@ from scorefold.tasks import bimodal
 from scorefold.tasks.gaussian import standard_normal_prior
 from scorefold.train.training import Training
 from scorefold.train.training_set import training_sets
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 class TwoSides(eqx.Module):
@@ -42,11 +41,7 @@ def observed(n):
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 @pytest.mark.parametrize(
     ("sampler", "n"),
-    [
-        ("nuts", 8),
-        ("vi", 8),
-        *(pytest.param(sampler, n, marks=pytest.mark.full) for sampler in ("nuts", "vi") for n in (1, 2, 70)),
-    ],
+    shortly([(sampler, n) for sampler in ("nuts", "vi") for n in (1, 2, 8, 70)], ("nuts", 8), ("vi", 8)),
 )
 def test_the_conjugate_gaussian(sampler, n):
     x = observed(n)
@@ -79,6 +74,7 @@ class FarIsNotANumber(Exact):
 
 # The bounds of the conjugate Gaussian above, for three data sets.
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(module, "TERMS_TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one
@@ -99,7 +95,8 @@ def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     assert np.isnan(many.theta[3]).all()
 
 
-@pytest.mark.parametrize("sampler", module.SAMPLERS)
+@pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")  # few draws
+@pytest.mark.parametrize("sampler", shortly(module.SAMPLERS, "vi"))
 def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
     x = np.stack([observed(2), observed(2) + 1])
     p = summed(Exact(), sampler=sampler)

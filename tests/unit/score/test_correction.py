@@ -9,42 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from linear_gaussian import COUNT, DIM, GRID, MEMBERS, NOISE, SHAPE, UNIT, R, as_cases, exact_base, linear_gaussian
 
-from scorefold.noise import levels
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import KNOTS, _over_levels, fit_correction
 from scorefold.score.gaussian_base import GaussianBase
-from scorefold.score.network import ScoreNetwork, Shape
-from scorefold.score.standardize import Standardize
-from scorefold.train.training_set import Cases, TrainingSet
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-MEMBERS = 2
-GRID = levels("log-snr", 50)
-DIM = 2
-NOISE = np.array([0.5, 1.0])  # variances
-R = NOISE / (1 + NOISE)
-UNIT = Standardize(jnp.zeros(DIM), jnp.ones(DIM))
-SHAPE = Shape(DIM, DIM, 1, width=8, depth=1)
-COUNT = 2000
-
-
-def as_cases(u, x):
-    u, x = jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32)
-    return Cases(u, x[:, None], jnp.ones(len(u), jnp.int32))
-
-
-def linear_gaussian(count, seed):
-    rng = np.random.default_rng(seed)
-    u = rng.standard_normal((count, DIM))
-    return u, u + rng.standard_normal((count, DIM)) * np.sqrt(NOISE)
-
-
-def exact_base(offset=(0.0, 0.0), wider=1.0):
-    """p(u | x), and wrong by an offset of the mean and a factor of the covariance where asked."""
-    arrays = (np.diag(1 / (1 + NOISE)), np.array(offset), np.eye(DIM), wider * R)
-    return GaussianBase(*(jnp.asarray(v, jnp.float32)[None] for v in arrays))
+from scorefold.score.network import ScoreNetwork
+from scorefold.train.training_set import TrainingSet
 
 
 def some_network(seed=None, bias=((0.0, 0.0), (0.0, 0.0))):

@@ -24,8 +24,6 @@ from scorefold.simulation.sources import compiled, here
 from scorefold.simulation.store.store import Store
 from scorefold.simulation.workers import Workers
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 BUDGETS = [100, 101, 997]
 SET_SIZES = [1, 2, 5]

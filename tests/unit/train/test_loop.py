@@ -12,8 +12,6 @@ from scorefold.train.loop import Objective, train
 from scorefold.train.training import Training
 from scorefold.train.training_set import Stream, TrainingSet, folds
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 COUNT = 500
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(COUNT)

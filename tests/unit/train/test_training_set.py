@@ -10,8 +10,6 @@ from scorefold.train.training import Training
 from scorefold.train.training_set import Cases, folds, thinned, training_sets
 from scorefold.train.training_set import held_out as held_out_folds
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def held_out(origin, members, seed):
     return held_out_folds(folds(origin, seed), members)
