@@ -28,7 +28,7 @@ TRUST = (
 PERFECT = {"squared MMD": "0", "C2ST": "0.5", "sliced Wasserstein": "near 0", "sd ratio": "1", "mean shift": "0"}
 
 
-def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "One inference") -> str:
+def infer_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """From the run's summary, and its pictures by name."""
     try:
         settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
@@ -56,7 +56,7 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str =
         + table(("step", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()]) + "</section></div>",
         *gallery(pictures, CAPTIONS),
     ]  # fmt: skip
-    return whole(title, body, {"kind": "infer", "summary": summary})
+    return whole("One inference", body, {"kind": "infer", "summary": summary})
 
 
 def _trust(told: dict[str, Any] | None) -> list[str]:
