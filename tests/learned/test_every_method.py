@@ -119,7 +119,7 @@ def test_absurd_observations_never_pass_silently(every_method, value):
     assert not any("\n" in str(one.message) for one in said)
     assert np.isfinite(drawn.theta).all()
     assert not drawn.info.converged
-    assert "DIVERGED" in repr(drawn) or "NOT CONVERGED" in repr(drawn)
+    assert "DIVERGED" in repr(drawn) or "NOT SETTLED" in repr(drawn)
 
 
 def test_what_goes_with_other_methods_alone_is_refused(every_method):

@@ -49,7 +49,7 @@ class Draws:
         v             1  0.7071  0.55       1  1.45
         a           1.5  0.7071  1.05     1.5  1.95
         <BLANKLINE>
-        2 draws given 10 observations; converged; 0.1 s
+        2 draws given 10 observations; the sampler settled; 0.1 s
     """
 
     theta: np.ndarray

@@ -138,7 +138,8 @@ class _Strange:
     """What is strange about observations (n, numbers)."""
 
     def __init__(self, seen: Seen, x: np.ndarray):
-        x = x.astype(np.float32).astype(np.float64)  # as the simulations were kept
+        most = np.finfo(np.float32).max
+        x = np.clip(x, -most, most).astype(np.float32).astype(np.float64)  # as the simulations were kept
         size = np.maximum(seen.high - seen.low, 1e-6 * np.maximum(np.abs(seen.low), np.abs(seen.high)))
         out = np.maximum(seen.low - x, x - seen.high) / np.where(size > 0, size, 1.0)
         self.values = ((seen.kind == BINARY) & ((x != seen.low) & (x != seen.high)).any(axis=0)) | (

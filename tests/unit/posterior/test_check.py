@@ -64,16 +64,18 @@ def test_known_errors_are_found_within_their_standard_errors(scores):
     assert found.shift_error == pytest.approx(np.sqrt(N / 20_000) * np.ones(2), rel=0.3)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_words_say_what_is_wrong():
     scores = Scores(offset=(0.5, 0.0))
     mean, sd = scores.posterior()
     u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
     found = run_check(scores, X, u, Simulating(simulator, 3_000, 0, None, False))
     assert found.verdict == BAD
-    assert "a is most off, by +1." in str(found)
+    assert "a is most off, by +" in str(found)
     assert found.summary()["shift"]["a"] == pytest.approx(found.shift[0])
 
 
+@pytest.mark.false_failure(1e-6)
 def test_failed_simulations_are_left_out_and_counted():
     def fails(theta, rng):
         return np.full(2, np.nan) if rng.uniform() < 0.1 else simulator(theta, rng)
@@ -81,20 +83,23 @@ def test_failed_simulations_are_left_out_and_counted():
     mean, sd = exact(X)
     u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
     found = run_check(Scores(), X, u, Simulating(fails, 1_000, 0, sf.Workers(max_failures=0.5), False))
-    assert 60 < found.failed < 140
+    assert 50 < found.failed < 150
     assert np.abs(found.shift).max() < 1
 
 
+@pytest.mark.false_failure(1e-6)
 def test_observations_unlike_the_simulations_are_a_misfit():
     mean, sd = exact(X)
     u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
     how = Simulating(simulator, 500, 0, None, False)
-    assert run_check(Scores(), X, u, how).p_value > 0.01
+    like = [mean + NOISE * np.random.default_rng(seed).standard_normal((N, 2)) for seed in range(3)]
+    assert max(run_check(Scores(), x, u, how).p_value for x in like) > 0.01  # all three below it: once in a million
     strange = X.copy()
     strange[:, 1] = mean[1] + 5 * (X[:, 1] - X[:, 1].mean())
     assert run_check(Scores(), strange, u, how).p_value < 0.01
 
 
+@pytest.mark.false_failure(0)  # whatever the draws are
 def test_too_few_simulations_are_refused():
     mean, sd = exact(X)
     u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
@@ -102,6 +107,7 @@ def test_too_few_simulations_are_refused():
         run_check(Scores(), X, u, Simulating(simulator, 20, 0, None, False))
 
 
+@pytest.mark.false_failure(0)  # whatever the draws are
 def test_another_posterior_s_check_is_refused():
     mean, sd = exact(X)
     u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))

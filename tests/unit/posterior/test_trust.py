@@ -54,12 +54,13 @@ def test_parameters_that_are_mapped_keep_their_shift():
     assert by_scores(scores, u, u @ matrix.T + 7).shift[0] == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_members_draws_are_compared_by_mean_and_sd():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((5_000, 1))
     theta = np.stack([z, 0.5 + 2 * z])
     found = by_draws(theta, theta.reshape(-1, 1).mean(axis=0), np.ones(1))
-    assert found.shift[:, 0] == pytest.approx([-0.25, 0.25], abs=0.02)
+    assert found.shift[:, 0] == pytest.approx([-0.25, 0.25], abs=0.04)
     assert found.log_width[:, 0] == pytest.approx([-np.log(2) / 2, np.log(2) / 2], abs=0.01)
 
 
