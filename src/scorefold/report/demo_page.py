@@ -3,16 +3,16 @@
 from typing import Any
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.page import Words, escaped, picture, table, whole
+from scorefold.report.page import Words, escaped, picture, scrolled, table, whole
 from scorefold.report.words import observations
 
 CLOSE, ROUGH = 0.65, 0.8
 """Of C2ST: below the first a classifier hardly tells the draws from the true posterior, above the second easily."""
 QUESTION = (
-    "An epidemic spreads through a population. Every ten days the number of infected among a sample of people is "
-    "counted. How fast did the disease spread (beta), and how fast did people recover (gamma)? The simulator of the "
-    "epidemic is easy to run, but nobody can write down how likely its counts are in a form that is quick to compute "
-    "for any epidemic, which is what scorefold is for. For this simulator the true posterior can be had by long "
+    "An epidemic spreads through a population. At ten times 1,000 people are tested, and the infected among them "
+    "counted. How fast did the disease spread (beta), and how fast did people recover (gamma)? The simulator is easy "
+    "to run, but how likely its counts are is not something that one can write down and compute quickly for every "
+    "epidemic, which is what scorefold is for. For this simulator the true posterior can be had all the same, by long "
     "computation, so we can see how good the answer is."
 )
 SEQUENCE = (
@@ -59,7 +59,8 @@ def demo_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
         "<h2>What was done</h2>", _said(done),
         "<h2>The answer, as observations come in</h2>", _said(_story(amortised)),
         picture("sequence", pictures["sequence"], SEQUENCE),
-        table(("given", "C2ST", "largest shift", "mean width", "trust"), map(_row, chapters)), _said(MEASURE, "quiet"),
+        scrolled(table(("given", "C2ST", "largest shift", "mean width", "trust"), map(_row, chapters))),
+        _said(MEASURE, "quiet"),
         "<h2>More simulations where they matter</h2>", _said(near),
         picture("corner", pictures["corner"], f"The refined draws (filled) and the true posterior (lines), given {many}."),
         "<h2>Is it right on average?</h2>", _said(calibration), picture("calibration", pictures["calibration"], CALIBRATION),
