@@ -16,8 +16,8 @@ QUESTION = (
     "computation, so we can see how good the answer is."
 )
 SEQUENCE = (
-    "Each panel adds observations of epidemics with the same two rates. The filled shapes are scorefold's draws, the "
-    "dotted lines the true posterior, the orange mark the rates that the data were simulated with."
+    "Each colour is a number of observations of epidemics with the same two rates. Solid lines are scorefold's draws, "
+    "dotted lines the true posterior, and the orange line the rates that the data were simulated with."
 )
 MEASURE = (
     "C2ST is how often a classifier can tell scorefold's draws from draws of the true posterior: 0.5 is perfect, 1 is "
