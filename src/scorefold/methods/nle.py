@@ -1,8 +1,9 @@
 """Neural likelihood estimation: a conditional flow q(x|u), summed over observations.
 
 Flows q_k are trained on single observations by maximum likelihood, each with other cases unseen; for n observations
-log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by NUTS or variational inference
-(`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree, which is left out.
+log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by tempering, NUTS or
+variational inference (`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree,
+which is left out.
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -37,9 +38,10 @@ class NLE(Method):
     depth: int = 2
     base: bool = True
     """Let the flow learn only what a straight line with Gaussian noise leaves over."""
-    sampler: str = "nuts"
-    """Or "vi", a Gaussian by variational inference."""
+    sampler: str = "smc"
+    """Tempered clouds of draws, which find several modes; or "nuts", chains, or "vi", a Gaussian by variational inference."""
     chains: int = 8
+    """Of NUTS."""
     warmup: int = 300
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000

@@ -1,6 +1,5 @@
 """How reference draws are kept: made once, found again, and made again when the file is not whole."""
 
-
 import numpy as np
 import pytest
 
