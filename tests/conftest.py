@@ -7,15 +7,20 @@ skipped test is a failure. Under `pytest -n` the tests of one file share a proce
 import gc
 import os
 import signal
+from importlib.metadata import version
 from pathlib import Path
 
-os.environ["JAX_PLATFORMS"] = "cpu"  # jax reads it when it is imported, below
+# Programs here are compiled far more often than run. Without optimisations and with XLA's older emitters they are compiled in
+# a third of the time. Child processes inherit it; jax reads it when it is imported, below.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+if version("jaxlib").startswith("0.10."):  # a later version that does not know the flag would abort
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
 
 import false_failures
 import jax
 import jaxtyping
 import pytest
-from quick import quick
 
 jaxtyping.install_import_hook("scorefold", "beartype.beartype")
 
@@ -72,8 +77,35 @@ def unchecked(monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
 
 
+@pytest.fixture
+def quick_to_run():
+    """For tests whose time goes into running programs, not into compiling them."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture(scope="module")
-def quick_to_compile():
-    """For modules whose time goes into compiling tiny programs."""
-    with quick():
-        yield
+def as_users_compile():
+    """For modules that compare with numbers made before, which rounding would change."""
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.clear_caches()
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """So little memory that simulations in a store stream by."""
+    import streamed  # imports scorefold, which must come after the hook
+
+    streamed.leave_little_memory(monkeypatch)
+
+
+@pytest.fixture
+def streamed_sims(little_memory, tmp_path):
+    """Sets of up to two observations, more than memory holds."""
+    import streamed
+
+    return streamed.simulations(tmp_path / "sims")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scorefold.score import embedding as embeddings
     from scorefold.simulation.batched import Batched
     from scorefold.simulation.simulate import simulate
+    from scorefold.simulation.simulations import Simulations
     from scorefold.simulation.store.store import Store
     from scorefold.simulation.workers import Workers
     from scorefold.train.training import Training
@@ -52,6 +53,7 @@ _HOMES = {
     "NRE": "methods.nre",
     "Posterior": "posterior.posterior",
     "Prior": "prior",
+    "Simulations": "simulation.simulations",
     "Store": "simulation.store.store",
     "Training": "train.training",
     "Workers": "simulation.workers",
@@ -76,6 +78,7 @@ __all__ = [
     "Draws",
     "Posterior",
     "Prior",
+    "Simulations",
     "Store",
     "Training",
     "Workers",

@@ -2,6 +2,22 @@
 
 from typing import Any
 
+__all__ = [
+    "Diverged",
+    "Interrupted",
+    "ModelError",
+    "ScorefoldError",
+    "ScorefoldWarning",
+    "SimulatorError",
+    "UnknownSetting",
+    "UnlikeSimulations",
+    "UntrustworthyDraws",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class ScorefoldError(ValueError):
     """Something that the caller can mend. All errors of scorefold but `Interrupted` are of this class, which is a `ValueError`.
@@ -23,6 +39,13 @@ class SimulatorError(ScorefoldError):
 
     A single simulation that fails is left out and counted; this error comes where the simulator cannot work at all, or fails
     too often to go on. The message says what the simulator did. It is a `ScorefoldError`.
+    """
+
+
+class UnknownSetting(ScorefoldError, TypeError):
+    """A setting that a class does not have; the message has the one that was probably meant.
+
+    It is a `ScorefoldError`, and a `TypeError` as for any argument that Python does not know.
     """
 
 
@@ -62,11 +85,22 @@ class ScorefoldWarning(UserWarning):
 
 
 class UntrustworthyDraws(ScorefoldWarning):
-    """The sampler's own checks say that the draws should not be trusted; they are returned all the same.
+    """The draws should not be trusted; they are returned all the same.
 
-    The run has not converged or has diverged, as `draws.info` says. More levels or steps may help, and so may the default rule
-    and sampler; if these do not, the observations may be unlike the simulations (see `sf.diagnose`). It is a
-    `ScorefoldWarning`.
+    Either the sampler has not settled or has diverged, as `draws.info` says: more levels or steps may help, and so may the
+    default rule and sampler. Or, for a refined posterior, the rounds do not agree or `draws.trust` is bad: `posterior.check`
+    tells how far the draws are off. If nothing helps, the observations may be unlike the simulations (see `sf.diagnose`). It is
+    a `ScorefoldWarning`.
+    """
+
+
+class UnlikeSimulations(UntrustworthyDraws):
+    """The observations are unlike anything simulated, so that draws for them should not be trusted; they are returned all the
+    same.
+
+    Noticed by `posterior.sample` from the observations alone: a number out of the simulated range, a choice that is neither 0
+    nor 1, columns that do not go together. Units, swapped columns and transposed arrays are the usual reasons; the message
+    names the columns. `sf.diagnose(..., x_obs=x_obs)` looks closer. It is an `UntrustworthyDraws`.
     """
 
 
@@ -74,6 +108,7 @@ def closest(word: str, known: list[str]) -> str:
     """A sentence for an error message: the known word that is closest to this one, if any is close, and all known words."""
     import difflib
 
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.4)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    small = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(str(word).lower(), list(small), n=1, cutoff=0.4)
+    hint = f"Did you mean {small[near[0]]!r}? " if near else ""
     return f"{hint}Known: {', '.join(known)}."

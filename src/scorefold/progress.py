@@ -1,79 +1,152 @@
-"""Progress bars for anything that takes longer than a glance; silent where nobody asked for one."""
+"""Progress of anything that takes longer than a glance; silent where nobody asked for it.
 
+On a terminal and in a notebook it is a bar; anywhere else (a pipe, a log file) it is one line on standard error every few
+seconds, and one at the end.
+"""
+
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
+SECONDS_A_LINE = 5.0
 
-Report = Callable[[str], None]
-"""Called after each unit of work with a short text to show beside the bar."""
+
+class Report(NamedTuple):
+    """How far the work is: call it after each unit with a short text, and `end` it with a reason where it ended early."""
+
+    update: Callable[[int, str], None]
+    """(units done since the last call, text)"""
+    end: Callable[[str], None]
+    """The work is done, though not all units are: this is why."""
+
+    def __call__(self, text: str) -> None:
+        """One unit more is done."""
+        self.update(1, text)
+
+
+SILENT = Report(lambda more, text: None, lambda text: None)
+
+
+class Pace:
+    """Counts units of work and writes how far it is as a line of text."""
+
+    def __init__(self, title: str, total: int, done: int = 0):
+        self.title, self.total, self.done, self.made = title, total, done, 0
+        self.began = time.monotonic()
+
+    def add(self, more: int) -> None:
+        """So many units more."""
+        self.done, self.made = self.done + more, self.made + more
+
+    @property
+    def rate(self) -> float:
+        """Units a second, since the work began here."""
+        return self.made / max(time.monotonic() - self.began, 1e-9)
+
+    def line(self, text: str, ended: bool = False) -> str:
+        """As it stands in a log; work that has ended has no time left."""
+        spent = time.monotonic() - self.began
+        left = (
+            f", {_clock((self.total - self.done) / self.rate)} left"
+            if self.made and self.done < self.total and not ended
+            else ""
+        )
+        share = f"{self.done / max(self.total, 1):.0%}"
+        shown = f", {text}" if text else ""
+        return f"{self.title}: {self.done:,} of {self.total:,} ({share}), {_clock(spent)}{left}{shown}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @contextmanager
-def bar(title: str, total: int, show: bool) -> Iterator[Report]:
-    """Show a bar over `total` units of work with the time left; call what it gives after each unit, with a text to show."""
+def bar(title: str, total: int, show: bool, done: int = 0) -> Iterator[Report]:
+    """Show the progress of `total` units of work, `done` of them there already, with the time left."""
     if not show:
-        yield lambda text: None
+        yield SILENT
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich import get_console
+
+    console = get_console()
+    with _drawn(title, total, done) if console.is_terminal or console.is_jupyter else _logged(title, total, done) as report:
+        yield report
+
+
+@contextmanager
+def _drawn(title: str, total: int, done: int) -> Iterator[Report]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(bar_width=30),
-        TextColumn("{task.percentage:>3.0f}%"),
+        MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
+        TextColumn("left", markup=False),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[text]}", markup=False),
     )
+    pace = Pace(title, total, done)
     with Progress(*columns, transient=False) as progress:
-        task = progress.add_task(title, total=total, text="")
-        yield lambda text: progress.update(task, advance=1, text=text)
+        task = progress.add_task(title, total=total, completed=done, text="")
+
+        def update(more: int, text: str) -> None:
+            pace.add(more)
+            progress.update(task, advance=more, text=f"{pace.rate:,.1f}/s  {text}")
+
+        def end(text: str) -> None:
+            progress.update(task, total=max(pace.done, 1), completed=max(pace.done, 1), text=text)
+
+        yield Report(update, end)
+
+
+@contextmanager
+def _logged(title: str, total: int, done: int) -> Iterator[Report]:
+    pace, latest, said, ended = Pace(title, total, done), "", time.monotonic(), False
+
+    def say(text: str) -> None:
+        nonlocal said
+        said = time.monotonic()
+        print(pace.line(text, ended), file=sys.stderr, flush=True)
+
+    def update(more: int, text: str) -> None:
+        nonlocal latest
+        latest = text
+        pace.add(more)
+        if time.monotonic() - said >= SECONDS_A_LINE:
+            say(text)
+
+    def end(text: str) -> None:
+        nonlocal ended
+        ended = True
+        say(text)
+
+    yield Report(update, end)
+    if not ended:
+        say(latest)
+
+
+@contextmanager
+def step(title: str, show: bool) -> Iterator[None]:
+    """A step whose length nobody knows: that it has begun, and when it is over."""
+    with bar(title, 1, show) as report:
+        yield
+        report("")
 
 
 def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:
-    """Iterate over the items with a bar that shows how many are done; with `show` off, iterate in silence."""
+    """Iterate over the items and show how many are done; with `show` off, iterate in silence."""
     listed = list(items)
     with bar(title, len(listed), show) as report:
         for item in listed:
             yield item
             report("")
-
-
-@contextmanager
-def gauge(title: str, total: int, done: int, show: bool) -> Iterator[Callable[[int, str], None]]:
-    """Show a bar over `total` units, `done` of them there already, with count, rate and time left; the function it gives takes
-    (more, text).
-    """
-    if not show:
-        yield lambda more, text: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    began, made = time.monotonic(), 0
-    with Progress(*columns, transient=False) as progress:
-        task = progress.add_task(title, total=total, completed=done, text="", rate="")
-
-        def report(more: int, text: str) -> None:
-            nonlocal made
-            made += more
-            rate = made / max(time.monotonic() - began, 1e-9)
-            progress.update(task, advance=more, text=text, rate=f"{rate:,.1f}/s")
-
-        yield report
 
 
 def record_time(seconds: dict[str, float], name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

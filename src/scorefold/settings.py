@@ -11,16 +11,20 @@ A function cannot be written down; its place says so, and restoring asks for it.
 
 import math
 import os
+import secrets
 import types
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, KeysView, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UnknownSetting, closest
+
+T = TypeVar("T")
 
 IS = "is"
 FUNCTION = "function"
@@ -58,10 +62,71 @@ def check(settings: Any, **least: int) -> None:
 
 
 def count(name: str, value: Any, least: int) -> int:
-    """The value as an int, once it is a whole number of at least `least`; else a ScorefoldError that calls it by `name`."""
+    """The value as an int, once it is a whole number of at least `least`, as 10_000 and 1e4 are; else a ScorefoldError that
+    calls it by `name`.
+
+    >>> count("budget", 1e4, 1)
+    10000
+    """
+    value = whole(value)
     if not fits(value, int) or value < least:
         raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}")
     return int(value)
+
+
+def whole(value: Any) -> Any:
+    """A float that is a whole number, such as 1e4, as an int; anything else as it is."""
+    if not isinstance(value, float | np.floating) or not abs(float(value)) <= 2.0**53:
+        return value
+    return int(value) if float(value).is_integer() else value
+
+
+def seed(value: Any) -> int:
+    """The value as an int, once it is a whole number of 0 or more; for None a fresh one, which a ScorefoldWarning tells."""
+    if value is None:
+        fresh = secrets.randbits(32)
+        warnings.warn(f"seed=None: the fresh random seed is {fresh}. Write seed={fresh} to repeat this.", ScorefoldWarning, 3)
+        return fresh
+    if not fits(value, int) or value < 0:
+        raise ScorefoldError(f"expected seed to be a whole number ≥ 0; got {value!r:.80}")
+    return int(value)
+
+
+def spelled(kind: type[T]) -> type[T]:
+    """Decorate a dataclass of settings: a misspelt name is a ScorefoldError (and a TypeError) that knows the right one, and a
+    whole number may be written as a float, such as 1e4.
+
+    >>> from dataclasses import dataclass
+    >>> @spelled
+    ... @dataclass(frozen=True)
+    ... class Steps:
+    ...     count: int = 5
+    >>> Steps(count=1e4)
+    Steps(count=10000)
+    >>> Steps(cuont=5)
+    Traceback (most recent call last):
+    scorefold.errors.UnknownSetting: Steps has no setting 'cuont'. Did you mean 'count'? Known: count.
+    """
+    made: Any = kind
+    plain = made.__init__
+
+    @wraps(plain)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        hints = _hints(made)
+        for name in given:
+            if name not in hints:
+                raise UnknownSetting(f"{made.__name__} has no setting {name!r:.60}. {closest(name, list(hints))}")
+        first = [whole(value) if _counts(hint) else value for value, hint in zip(args, hints.values(), strict=False)]
+        named = {name: whole(value) if _counts(hints[name]) else value for name, value in given.items()}
+        plain(self, *first, *args[len(first) :], **named)
+
+    made.__init__ = checked
+    return kind
+
+
+def _counts(hint: Any) -> bool:
+    """Whether whole numbers only are meant."""
+    return hint is int or (int in get_args(hint) and float not in get_args(hint))
 
 
 def folder(value: Any) -> Path:
@@ -84,6 +149,20 @@ def numbers(name: str, value: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     raise ScorefoldError(f"expected {name} to be numbers; got {type(value).__name__}: {' '.join(repr(value).split()):.80}")
+
+
+def names(what: str, value: Any, count: int | None = None) -> tuple[str, ...]:
+    """The value as a tuple of different names, each a string with something in it, `count` of them; else a ScorefoldError that
+    calls them `what`.
+    """
+    ordered = isinstance(value, list | tuple | KeysView) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    good = ordered and all(isinstance(name, str) and name.strip() for name in value)
+    if not good or len(set(value)) != len(value) or (count is not None and len(value) != count):
+        wanted = "" if count is None else f"{count} "
+        raise ScorefoldError(
+            f"expected {wanted}different names, each a string with something in it; got {value!r:.200}. Name every {what} once."
+        )
+    return tuple(map(str, value))
 
 
 def _wordy(value: Any) -> bool:

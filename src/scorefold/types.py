@@ -6,6 +6,8 @@ noise levels.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,11 @@ Key = PRNGKeyArray
 Count = int | Int[Array, ""]  # may be traced
 MAY_BE_NAN = "may be NaN"
 """Annotated[Float[np.ndarray, "…"], MAY_BE_NAN]: numbers that need not be finite, in files either."""
+
+
+def single_precision() -> AbstractContextManager[Any]:
+    """In which JAX computes as it does by default, whatever `jax_enable_x64` says: what networks are trained and used in."""
+    return jax.enable_x64(False)
 
 
 def new_key(seed: int) -> Key:
@@ -44,5 +51,5 @@ def draw_keys(seeds: Sequence[tuple[int, int]]) -> Array:
 
 __all__ = [
     "MAY_BE_NAN", "Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "draw_key",
-    "draw_keys", "new_key",
+    "draw_keys", "new_key", "single_precision",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from full import shortly
 
 from scorefold import tasks
 from scorefold.compose import RULES, Damped, Diffused, Gauss, Jac, Tempered
@@ -21,14 +22,12 @@ from scorefold.tasks import exact
 from scorefold.tasks.exact import ExactSets, exact_sets
 from scorefold.tasks.gaussian import VARIANCES
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 CLOUD = np.random.default_rng(0).standard_normal((16, 10))
 KEY = jax.random.key(0)
 SUMS = {"diffused": Diffused(), "tempered": Tempered()}
 SMALL = {**SUMS, "gauss": Gauss(), "jac": Jac(), "damped": Damped(batch=2, anchors=3)}
 """Every rule, with a batch that is smaller than the few sets here."""
-NAMES = ["gaussian", "mixture", "bimodal"]
+NAMES = shortly(["gaussian", "mixture", "bimodal"], "bimodal")
 ROWS = 11
 """Sets and padding, unless told otherwise: the programs are then the same."""
 
@@ -163,7 +162,7 @@ def joint_score(x, gamma, u):
 
 @pytest.mark.parametrize("rule", ["gauss", "jac"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize(("n", "every"), [(2, 10), (8, 10), (300, 133)])
+@pytest.mark.parametrize(("n", "every"), shortly([(2, 10), (8, 10), (300, 133)], (8, 10)))
 def test_gauss_and_jac_are_the_score_of_the_diffused_joint_posterior(rule, schedule, n, every):
     # Without noise to speak of (1-γ = 1e-4) the sets' weights cancel to 1 in 10⁴ n, in float32.
     x, sets = conjugate(n)
@@ -438,7 +437,7 @@ def test_reference_sd():
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("rule", SMALL)
-@pytest.mark.parametrize("n", [1, 8])
+@pytest.mark.parametrize("n", shortly([1, 8], 8))
 def test_reference_sd_is_that_of_the_score_at_the_last_level(schedule, rule, n):
     # Up to what is left of the observations there: a pull of about n √γ_T.
     x, sets = conjugate(n)

@@ -94,7 +94,7 @@ NUMBERS = {
     "draws = True": ({"draws": True}, "got True"),
     "draws in words": ({"draws": "ten"}, "got 'ten'"),
     "negative seed": ({"seed": -1}, "seed to be a whole number ≥ 0; got -1"),
-    "seed = None": ({"seed": None}, "got None"),
+    "seed = '0'": ({"seed": "0"}, "seed to be a whole number ≥ 0; got '0'"),
 }
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from full import shortly
 from scipy import stats
 
 from scorefold import tasks
@@ -25,18 +26,8 @@ from scorefold.sample.self_tuned import LARGEST_VARIANCE, neighbours, preconditi
 from scorefold.tasks.exact import ExactSets, GaussianMixture, exact_sets, score
 from scorefold.tasks.gaussian import VARIANCES
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 CLOUD = 1024
 LOWEST = Level(*(jnp.asarray(v, jnp.float32) for v in CLEAN))
-
-
-@pytest.fixture
-def quick_to_run(quick_to_compile):
-    """For tests whose time goes into running, not compiling."""
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)
 
 
 class Copies(ExactSets):
@@ -119,7 +110,7 @@ DETERMINISTIC = {"ddim", "probability-flow"}
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("name", [n if n != "metropolis" else pytest.param(n, marks=pytest.mark.full) for n in SAMPLERS])
+@pytest.mark.parametrize("name", shortly(SAMPLERS, *(name for name in SAMPLERS if name != "metropolis")))
 def test_contract(name):
     sampler, settings = SAMPLERS[name], {**SETTINGS.get(name, {}), "clouds": 1, "size": SIZES.get(name, CLOUD)}
     problem = gaussian(1)
@@ -161,7 +152,7 @@ def test_defaults():
 
 @pytest.mark.false_failure(3e-6)
 @pytest.mark.usefixtures("quick_to_run")
-@pytest.mark.parametrize("n", [1, 10, 100, 1000])
+@pytest.mark.parametrize("n", shortly([1, 10, 100, 1000], 10, 1000))
 def test_self_tuned_is_right_on_the_conjugate_gaussian(n):
     # 16,384 draws: standard errors 0.0078 (mean) and 0.0055 (sd ratio). Over 4 n × 10 dimensions, false failure of
     # a mean (6.4 standard errors) 6e-9, of a ratio (5.4) 3e-6; of a flag (see the false alarms below) < 1e-6.
@@ -240,7 +231,7 @@ def assert_both_modes(u, problem):
     assert ratio.max() < 1.09
 
 
-@pytest.mark.parametrize("n", [pytest.param(5, marks=pytest.mark.full), 30, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n", shortly([5, 30, 300], 30))
 def test_self_tuned_finds_both_modes(n):
     u, info = run(SelfTuned(), bimodal(n).sets, 2, clouds=2)
     assert_both_modes(u, bimodal(n))
@@ -271,6 +262,7 @@ def test_self_tuned_with_the_damped_rule_finds_both_modes():
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_self_tuned_is_right_on_the_mixture():
     # 4,096 draws against 20,000: standard errors 0.017 (mean) and, for a Gaussian, 0.012 (sd ratio); bounds at 5.8.
     # The distributions of the distance to the mean, which show the components' weights, are 0.07 apart by chance once
@@ -307,7 +299,7 @@ def turned(u, x, gamma):
 
 
 @pytest.mark.false_failure(8e-6)
-@pytest.mark.parametrize("name", [n if "one" not in n else pytest.param(n, marks=pytest.mark.full) for n in SCALES])
+@pytest.mark.parametrize("name", shortly(SCALES, "condition number 1e6"))
 def test_self_tuned_at_every_scale(name):
     # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
     # false failure 8e-6.
@@ -423,6 +415,7 @@ def test_langevin_converges_for_a_few_observations():
     assert info.gamma.shape[1] == 400
 
 
+@pytest.mark.full
 def test_langevin_says_so_when_it_diverges():
     u, info = run(Langevin(), gaussian(1000).sets, **PAPER, clouds=1)
     assert not np.isfinite(u).all()
@@ -470,6 +463,7 @@ def test_a_transition_of_one_set_is_an_ancestral_step():
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_ancestral_is_right_on_one_observation_of_the_mixture():
     # Standard errors and bounds as for the mixture above, with room for the 1% that 400 levels lose.
     task = tasks.get("mixture")
@@ -500,12 +494,7 @@ def standardised_start():
 @pytest.mark.parametrize("name", DOCUMENTED)
 @pytest.mark.parametrize(
     ("rule", "n"),
-    [
-        ("diffused", 1),
-        ("gauss", 8),
-        pytest.param("gauss", 1000, marks=pytest.mark.full),
-        pytest.param("jac", 8, marks=pytest.mark.full),
-    ],
+    shortly([("diffused", 1), ("gauss", 8), ("gauss", 1000), ("jac", 8)], ("gauss", 8)),
 )
 def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule, n):
     # Linear maps of their start but for the last step's noise, of which chance leaves less than the bounds: a posterior of sd
@@ -519,8 +508,8 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
 
 
 @pytest.mark.false_failure(2e-6)
-@pytest.mark.parametrize("name", ["ddim", "probability-flow", "ancestral"])
-@pytest.mark.parametrize("sd", [0.001, *(pytest.param(sd, marks=pytest.mark.full) for sd in (0.01, 0.1))])
+@pytest.mark.parametrize("name", shortly(["ddim", "probability-flow", "ancestral"], "ddim"))
+@pytest.mark.parametrize("sd", shortly([0.001, 0.01, 0.1], 0.001))
 def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
     # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
     # ratio's standard error is 0.007, the bounds 5 of them beyond the documented errors; false failure 1e-5 for all.
@@ -534,7 +523,7 @@ def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize(("rule", "clouds", "size"), [("gauss", 4, CLOUD), pytest.param("jac", 2, 256, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("rule", "clouds", "size"), shortly([("gauss", 4, CLOUD), ("jac", 2, 256)], ("gauss", 4, CLOUD)))
 def test_ancestral_is_right_with_rules_that_reverse(rule, clouds, size):
     # 400 levels leave the sd 1.2% too narrow. 4,096 (512) draws: standard errors 0.016 (0.044) of a mean, with bounds at 5.5,
     # and 0.0035 (0.01) of the mean sd ratio, with bounds at 5: false failure 5e-7.
@@ -547,6 +536,7 @@ def test_ancestral_is_right_with_rules_that_reverse(rule, clouds, size):
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 @pytest.mark.parametrize("sampler", [DDIM(), ProbabilityFlow()])
 def test_deterministic_reversals_are_right_on_one_observation_of_the_mixture(sampler):
     # Standard errors and bounds as for the mixture above, with room for the documented 2.4% and 0.7%.
@@ -593,7 +583,7 @@ def test_metropolis_accepts_nearly_everything_on_a_gaussian():
     assert info.converged.all()
 
 
-@pytest.mark.parametrize("n", [5, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n", shortly([5, 30], 5))
 def test_metropolis_keeps_the_weights_of_both_modes(n):
     u, info = run(Metropolis(), bimodal(n).sets, 2, clouds=2)
     assert 0.3 < info.acceptance.min() <= info.acceptance.max() <= 1
@@ -675,7 +665,7 @@ def flagged(size, dim, wide=1.0, shift=0.0):
 @pytest.mark.false_failure(1e-6)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("size", [128, 1024])
-@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.full), 10])
+@pytest.mark.parametrize("dim", shortly([1, 2, 10], 1))
 def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
     # Measured over 2,000: 1e-3 with 128 draws in one dimension, where the Stein identity is a skewed χ², and none
     # elsewhere. More than 8 of 500 then come once in 10⁸.
@@ -683,7 +673,7 @@ def test_exact_draws_seldom_raise_a_false_alarm(size, dim):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize(("name", "n"), PROBLEMS)
+@pytest.mark.parametrize(("name", "n"), shortly(PROBLEMS, ("mixture", 1), ("bimodal", 5)))
 def test_exact_draws_of_a_task_seldom_raise_a_false_alarm(name, n):
     # 200 clouds of 1,024. The allowance is more than four standard errors of either identity, so that an alarm has a
     # probability below 1e-4; more than 2 of 200 then come about once in 10⁶.
@@ -698,7 +688,7 @@ def test_exact_draws_of_a_task_seldom_raise_a_false_alarm(name, n):
 
 @pytest.mark.false_failure(1e-9)
 @pytest.mark.usefixtures("quick_to_run")
-@pytest.mark.parametrize("dim", [1, 2, 10])
+@pytest.mark.parametrize("dim", shortly([1, 2, 10], 1))
 @pytest.mark.parametrize(
     ("wide", "shift"),
     [(1.3, 0.0), (2.0, 0.0), (100.0, 0.0), (0.7, 0.0), (0.1, 0.0), (1.0, 0.5), (1.0, 3.0)],
@@ -709,7 +699,7 @@ def test_planted_failures_are_flagged(wide, shift, dim):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize(("dim", "power"), [(1, 0.5), (2, 0.85), (10, 0.99)])
+@pytest.mark.parametrize(("dim", "power"), shortly([(1, 0.5), (2, 0.85), (10, 0.99)], (1, 0.5)))
 def test_planted_failures_are_flagged_with_few_draws(dim, power):
     # 30% too wide, in clouds of 128: measured 0.63, 0.94 and 1.00, of 500; the bounds are 5 standard errors below.
     assert flagged(128, dim, wide=1.3) > power
@@ -731,7 +721,7 @@ UNSEEN = pytest.mark.xfail(
         (30, 2.0),
         pytest.param(30, 1.3, marks=UNSEEN),
         pytest.param(30, 0.7, marks=UNSEEN),
-        pytest.param(300, 1.3, marks=UNSEEN),
+        pytest.param(300, 1.3, marks=(UNSEEN, pytest.mark.full)),
     ],
 )
 def test_modes_of_the_wrong_width_are_flagged(n, wide):

@@ -5,7 +5,7 @@ Under `pytest -n` the tests of one file go to one process, so tests that share a
 
 import baseline
 import pytest
-from quick import quick
+from full import shortly
 
 import scorefold as sf
 from scorefold import tasks
@@ -13,19 +13,17 @@ from scorefold import tasks
 GAUSSIAN = tasks.get("gaussian")
 
 
-@pytest.fixture(scope="session", params=list(baseline.METHODS))
+@pytest.fixture(scope="session", params=shortly(baseline.METHODS, *baseline.SHORTLY))
 def every_method(request):
     """A method's name and its posterior on the two-dimensional conjugate task."""
-    with quick():
-        return request.param, baseline.trained(request.param)
+    return request.param, baseline.trained(request.param)
 
 
 @pytest.fixture(scope="session")
 def gaussian():
     """F-NPSE on the Gaussian task, trained for seconds: its Gaussian base is nearly right there."""
     tiny = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
-    with quick():
-        return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), tiny)
+    return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), tiny)
 
 
 SETS = {"width": 16, "depth": 1, "training": sf.Training(steps=100, members=2)}
@@ -34,5 +32,4 @@ SETS = {"width": 16, "depth": 1, "training": sf.Training(steps=100, members=2)}
 @pytest.fixture(scope="session")
 def gaussian_sets():
     """PF-NPSE on the Gaussian task, with sets of up to four observations."""
-    with quick():
-        return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 4_000, set_size=4, seed=0), sf.NPSE(**SETS), seed=0)
+    return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 4_000, set_size=4, seed=0), sf.NPSE(**SETS), seed=0)

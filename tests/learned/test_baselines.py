@@ -10,7 +10,7 @@ from scipy import stats
 import scorefold as sf
 from scorefold.train.training import Training
 
-pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.full]
+pytestmark = pytest.mark.full
 
 NPE, NLE, NRE = (METHODS[name][0] for name in ("npe", "nle", "nre"))
 

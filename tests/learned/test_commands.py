@@ -10,8 +10,7 @@ import scorefold as sf
 from scorefold import methods, tasks
 from scorefold.app.cli import app
 
-# The numbers of the fixture `gaussian`, and the same process, so that what is compiled for it serves here.
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.full  # test_model_commands.py is shorter
 
 PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequence.png"}
 FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}
@@ -89,7 +88,6 @@ def test_infer_draws(written):
     assert ratio.mean() == pytest.approx(summary["measures"]["sd ratio, mean"])
 
 
-@pytest.mark.full
 def test_the_seed_decides(written, tmp_path, monkeypatch):
     _, out = written
     monkeypatch.setitem(methods.METHODS, "f-npse", TINY)
@@ -101,7 +99,6 @@ def test_the_seed_decides(written, tmp_path, monkeypatch):
 # diagnose
 
 
-@pytest.mark.full
 def test_a_small_run(monkeypatch, tmp_path):
     monkeypatch.setitem(methods.METHODS, "f-npse", TINY)
     small = ["--budget", 2_000, "--n", 3, "--sims", 40, "--draws", 60, "--observe", 1, "--out", tmp_path]

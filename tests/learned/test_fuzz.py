@@ -22,7 +22,7 @@ from scorefold.methods.method import Method
 from scorefold.posterior.draws import Draws
 from scorefold.simulation.simulations import Simulations
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile", "unchecked")
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 PRIOR = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(-2, 4)})
 SHORT = settings(max_examples=100, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))

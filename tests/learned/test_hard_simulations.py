@@ -13,8 +13,6 @@ from scipy import stats
 import scorefold as sf
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 PRIOR = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(-2, 4)})
 METHOD = sf.NPSE(width=8, depth=1, correction=False, training=sf.Training(members=2, steps=100))
 BUDGET = 300
@@ -115,7 +113,7 @@ def test_what_an_observation_has_in_a_constant_column_does_not_matter(fitted, va
 def test_absurd_observations_give_finite_draws_or_an_error(fitted, what, value):
     posterior, _, _ = fitted(what)
     try:
-        drawn = quiet(posterior, np.full((2, 3), value), draws=20)
+        drawn = quiet(posterior, np.full((4, 3), value), draws=20)
     except ScorefoldError as error:
         assert "diverged" in str(error)  # noqa: PT017
     else:
@@ -126,7 +124,7 @@ def test_observations_beyond_single_precision(fitted):
     posterior, _, _ = fitted("plain")
     for value in (1.1e37, -1e300):
         with pytest.raises(ScorefoldError, match="single precision"):
-            posterior.sample(np.full((2, 3), value), draws=20)
+            posterior.sample(np.full((4, 3), value), draws=20)
 
 
 @pytest.mark.parametrize(("failed", "warned"), [(0, False), (15, False), (16, True)])
@@ -140,7 +138,7 @@ def test_many_failed_simulations_are_said(fitted, failed, warned):
     assert len(said) == warned
     if warned:
         assert "16 of 300 simulations failed and were left out, 5%" in said[0]
-        assert "biased" in said[0]
+        assert "did not fail" in said[0]
     assert posterior.made.failed == failed
 
 
@@ -176,6 +174,6 @@ def test_without_a_base_a_wild_learning_rate_is_said(fitted):
 def test_the_smallest_budget_that_can_be_split():
     sims = sf.simulate(PRIOR, base, 100)
     posterior = sf.fit(sims, METHOD)
-    assert np.isfinite(quiet(posterior, np.zeros((3, 3)), draws=20).theta).all()
+    assert np.isfinite(quiet(posterior, np.zeros((4, 3)), draws=20).theta).all()
     with pytest.raises(ScorefoldError, match="budget to be a whole number ≥ 100"):
         sf.simulate(PRIOR, base, 99)

@@ -6,7 +6,7 @@ import pytest
 from scorefold import tasks
 from scorefold.posterior import composed
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.full  # unit/posterior/test_sample_many.py needs no training
 
 GAUSSIAN = tasks.get("gaussian")
 X = np.stack([GAUSSIAN.observe(5, seed)[1] for seed in range(6)])
@@ -20,10 +20,10 @@ def posterior(gaussian):
 @pytest.mark.parametrize(
     ("how", "within"),
     [
-        pytest.param({"rule": "gauss", "sampler": "ancestral"}, 1e-4, marks=pytest.mark.full),
-        pytest.param({"sampler": "langevin"}, 1e-4, marks=pytest.mark.full),
+        ({"rule": "gauss", "sampler": "ancestral"}, 1e-4),
+        ({"sampler": "langevin"}, 1e-4),
         # One pilot draw on the other side of a kink changes its set's covariance in the third digit.
-        pytest.param({"rule": "gauss-pilots", "sampler": "ancestral"}, 0.1, marks=pytest.mark.full),
+        ({"rule": "gauss-pilots", "sampler": "ancestral"}, 0.1),
     ],
 )
 def test_the_same_as_one_by_one(posterior, how, within):
@@ -35,7 +35,6 @@ def test_the_same_as_one_by_one(posterior, how, within):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.full
 def test_the_default_sampler_draws_the_same_posterior(posterior):
     # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: 5.7 standard errors of the difference.
     many = posterior.sample_many(X[:2], draws=256, seed=3)
@@ -46,7 +45,6 @@ def test_the_default_sampler_draws_the_same_posterior(posterior):
     assert not {row.tobytes() for row in many.theta[0]} & {row.tobytes() for row in many.theta[1]}
 
 
-@pytest.mark.full
 def test_a_seed_for_each_data_set_in_one_program(posterior):
     how = {"sampler": "ancestral", "rule": "gauss"}
     many = posterior.sample_many(X[:2], draws=100, seed=[5, 2**40], **how)
@@ -64,7 +62,6 @@ def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatc
     assert len({row.tobytes() for row in six.theta.reshape(-1, 10)}) == 600
 
 
-@pytest.mark.full
 def test_several_clouds(posterior, monkeypatch):
     monkeypatch.setattr(composed, "LARGEST_CLOUD", 128)
     many = posterior.sample_many(X[:2], draws=200, seed=7)

@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 import scorefold as sf
 from scorefold import methods
 from scorefold.app.cli import app
+from scorefold.errors import ScorefoldWarning
 from scorefold.train import checkpoint
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 TINY = sf.NPSE(width=8, depth=1, correction=False, training=sf.Training(steps=100, members=1))
 MODEL = "def simulate(theta, rng):\n    return theta + rng.normal(size=2)\n"
@@ -94,6 +93,37 @@ def test_a_models_own_simulator_is_diagnosed(folder, model):
     assert "run.toml, given 2 observations" in done.output
 
 
+def test_a_model_of_ones_own_is_refined(folder, model):
+    out = folder / "refined"
+    argv = ["refine", model, folder / "x.csv", "--config", folder / "run.toml", "--out", out, "--budget", 600, "--rounds", 2]
+    done = call(*argv)
+    assert done.exit_code == 0, done.output
+    assert "for one data set of n = 3 and its neighbourhood" in done.output
+    assert f"scorefold sample {out}" in done.output
+    assert sf.load(out).n == 3
+    assert call("sample", out, folder / "x.csv", "--draws", 50, "--out", folder / "near.npz").exit_code == 0
+    assert sorted(one.name for one in (folder / "refined.rounds").iterdir())[0] == "round-1"
+    again = call(*argv)
+    assert again.exit_code == 2
+    assert "--overwrite replaces a model" in again.output
+    assert call(*argv, "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--config": "nowhere.toml"}, "expected a TOML file at"),
+        ({"OBSERVATIONS": "x.txt"}, "expected a file that ends in .npy or .csv"),
+    ],
+)
+def test_refining_is_refused_before_anything_runs(folder, model, change, message):
+    data = folder / change.get("OBSERVATIONS", "x.csv")
+    done = call("refine", model, data, "--config", folder / change.get("--config", "run.toml"), "--out", folder / "none")
+    assert done.exit_code == 2
+    assert message in done.output
+    assert not (folder / "none.rounds").exists()
+
+
 def test_a_training_that_was_stopped_goes_on(folder, monkeypatch):
     monkeypatch.setitem(methods.METHODS, "f-npse", TINY)
     out = folder / "stopped"
@@ -104,7 +134,12 @@ def test_a_training_that_was_stopped_goes_on(folder, monkeypatch):
     assert stopped.exit_code == 1
     assert "Go on with --resume" in stopped.output
     assert f"the best networks so far are saved as the model {out}.so-far" in stopped.output
-    assert sf.load(f"{out}.so-far").history.train.shape == (1, 1)
+    with pytest.warns(ScorefoldWarning, match="not finished: it holds the best networks of a training that was stopped"):
+        so_far = sf.load(f"{out}.so-far")
+    assert so_far.history.train.shape == (1, 1)
+    with pytest.warns(ScorefoldWarning, match="not finished"):
+        so_far.sample(np.load(folder / "x.npy"), 20)
+    assert "not finished" in call("sample", f"{out}.so-far", folder / "x.csv", "--out", folder / "unfinished.npz").output
     assert not out.exists()
     refused = call(*argv)
     assert refused.exit_code == 2

@@ -5,19 +5,16 @@ A network that learned nothing must fail these limits, and one is tried: the sam
 
 import pytest
 import spread
-from quick import quick
+from full import shortly
 
 LIMIT = 2.0
 """Of the mean error in posterior sd. Draws of the base alone, which is the prior, are 3.6 away."""
 
 
-@pytest.fixture(
-    scope="module", params=["f-npse", *(pytest.param(name, marks=pytest.mark.full) for name in ("npe", "nle", "nre"))]
-)
+@pytest.fixture(scope="module", params=shortly(["f-npse", "npe", "nle", "nre"], "f-npse"))
 def errors(request):
     """Of one method, trained and not."""
-    with quick():
-        return {rate: spread.mean_error(spread.trained(request.param, rate)) for rate in spread.RATES}
+    return {rate: spread.mean_error(spread.trained(request.param, rate)) for rate in spread.RATES}
 
 
 @pytest.mark.false_failure(1e-9)

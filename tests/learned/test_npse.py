@@ -18,8 +18,6 @@ from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
 from scorefold.score.set_size import cut
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 GAUSSIAN = tasks.get("gaussian")
 SHORT = sf.Training(steps=100, members=2)
 TINY = {"width": 16, "depth": 1, "training": SHORT}

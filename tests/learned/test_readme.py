@@ -14,10 +14,7 @@ import scipy.stats
 import scorefold as sf
 from scorefold.posterior import rule_and_sampler as pairing
 
-pytestmark = [
-    pytest.mark.usefixtures("quick_to_compile"),
-    pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -41,6 +38,7 @@ SMALLER = {
         0,
     ),
     "docs/simulating.md": ({"budget=10_000": "budget=400", "Workers(4,": "Workers(1,"}, 3),
+    "docs/trust.md": ({"sims=3_000": "sims=100"}, 0),
     "docs/training.md": ({'"pf-npse"': TINY}, 0),
 }
 
@@ -88,6 +86,7 @@ def test_no_page_is_left_out():
     assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(SMALLER)
 
 
+@pytest.mark.full
 def test_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draws = run("README.md", {})["draws"]
@@ -104,6 +103,14 @@ def test_diagnostics(tmp_path, monkeypatch, given):
     assert names["found"].n == 30
     assert (tmp_path / "diagnosis" / "report.html").exists()
     assert (tmp_path / "pairs.png").exists()
+
+
+@pytest.mark.full
+def test_trust(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/trust.md", dict(given))
+    assert names["draws"].trust.known
+    assert names["mended"].local is not None
 
 
 @pytest.mark.full

@@ -16,7 +16,7 @@ from scorefold.methods.refine.likelihoods import RefinedLikelihood
 from scorefold.methods.refine.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
 
-pytestmark = [pytest.mark.usefixtures("quick_to_compile"), pytest.mark.full]
+pytestmark = pytest.mark.full
 
 QUICK = sf.Training(members=1, steps=100)
 NOISE = 0.2

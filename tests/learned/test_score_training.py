@@ -12,36 +12,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from linear_gaussian import COUNT, GRID, MEMBERS, SHAPE, UNIT, as_cases, linear_gaussian
 
 from scorefold import tasks
 from scorefold.errors import ScorefoldError, ScorefoldWarning
-from scorefold.noise import levels
 from scorefold.score.denoising import Fixed, case_loss, score_objective
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
+from scorefold.score.gaussian_base import fit_gaussian_base
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
-from scorefold.score.standardize import Standardize, fit_standardize
+from scorefold.score.standardize import fit_standardize
 from scorefold.simulation.simulate import simulate
 from scorefold.train import loop
 from scorefold.train.loop import train
 from scorefold.train.training import History, Training
-from scorefold.train.training_set import Cases, TrainingSet, folds
+from scorefold.train.training_set import TrainingSet, folds
 from scorefold.train.training_set import held_out as held_out_folds
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-MEMBERS = 2
-GRID = levels("log-snr", 50)
 PROGRAMS = ("_untrained", "_round", "_validate")
 
 
 def held_out(origin, members, seed):
     return held_out_folds(folds(origin, seed), members)
-
-
-def as_cases(u, x):
-    u, x = jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32)
-    return Cases(u, x[:, None], jnp.ones(len(u), jnp.int32))
 
 
 def training_set(cases, seed):
@@ -128,7 +119,7 @@ def test_the_network_returned_is_the_one_reported(plain):
     @jax.jit
     def losses(network, cases, level, noise):
         model = ScoreModel(network, standardize, None)
-        return jax.vmap(lambda *at: case_loss(model, *at))(*cases, level, noise)
+        return jax.vmap(lambda *at: case_loss(model, *at))(*cases[:3], level, noise)
 
     for member in range(MEMBERS):
         network = jax.tree.map(lambda v, m=member: v[m], plain.network)
@@ -182,28 +173,10 @@ def test_training_that_never_works_says_so():
         train_plain(plain_cases()._replace(u=jnp.full_like(plain_cases().u, jnp.nan)))
 
 
-# With a base, on u ~ N(0, I), x = u + noise in two dimensions: the base is the whole truth
+# With a base, on a problem of which it is the whole truth
 
-DIM = 2
-NOISE = np.array([0.5, 1.0])  # variances
-R = NOISE / (1 + NOISE)
-UNIT = Standardize(jnp.zeros(DIM), jnp.ones(DIM))
-SHAPE = Shape(DIM, DIM, 1, width=8, depth=1)
 # Fast and without decay, so that a network that is kept when it should not be is far off.
 RESIDUAL = Training(members=MEMBERS, learning_rates=(2e-2,), steps=150, batch=64, weight_decay=0.0, average=0.98)
-COUNT = 2000
-
-
-def linear_gaussian(count, seed):
-    rng = np.random.default_rng(seed)
-    u = rng.standard_normal((count, DIM))
-    return u, u + rng.standard_normal((count, DIM)) * np.sqrt(NOISE)
-
-
-def exact_base(offset=(0.0, 0.0), wider=1.0):
-    """p(u | x), and wrong by an offset of the mean and a factor of the covariance where asked."""
-    arrays = (np.diag(1 / (1 + NOISE)), np.array(offset), np.eye(DIM), wider * R)
-    return GaussianBase(*(jnp.asarray(v, jnp.float32)[None] for v in arrays))
 
 
 @eqx.filter_jit

@@ -7,19 +7,12 @@ import sys
 import jax
 import numpy as np
 import pytest
+from streamed import TASK, TRAINING
 
 import scorefold as sf
-from scorefold import tasks
-from scorefold.simulation.store import store
-from scorefold.train import loop, training_set
+from scorefold.train import loop
 from scorefold.train.checkpoint import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-TASK = tasks.get("gaussian")
-CALLS = 4_000
-PART = 400 * 2 * 40  # bytes
-TRAINING = sf.Training(members=2, steps=200, batch=64, learning_rates=(5e-3,), average=0.98)
 SMALL = {"width": 8, "depth": 1, "training": TRAINING}
 METHODS = {
     "f-npse": sf.NPSE(set_size=1, **SMALL),
@@ -31,32 +24,17 @@ METHODS = {
 }
 
 
-@pytest.fixture
-def small(monkeypatch):
-    """So little memory that everything streams: 400 cases of two observations held and in a block."""
-    monkeypatch.setattr(store, "IN_MEMORY", 0)
-    monkeypatch.setattr(training_set, "BYTES_IN_MEMORY", 2 * PART)
-    monkeypatch.setattr(training_set, "HELD_SHARE", 2)
-
-
-@pytest.fixture
-def sims(small, tmp_path):
-    sims = sf.simulate(TASK.prior, TASK.simulator, CALLS, set_size=2, store=tmp_path / "sims")
-    assert training_set.is_streamed([sims])
-    return sims
-
-
 # Training
 
 
 @pytest.mark.false_failure(1e-6)
 @pytest.mark.full
 @pytest.mark.parametrize("name", METHODS)
-def test_the_posterior_is_right(sims, name):
+def test_the_posterior_is_right(streamed_sims, name):
     """Over 10 other seeds NLE's largest differences of 10 means and sds were 0.25 ± 0.10 sd and 7 ± 1.3%: with limits 6 sd and
     more away."""
     before = loop._round._cache_size()
-    posterior = sf.fit(sims, METHODS[name], seed=1)
+    posterior = sf.fit(streamed_sims, METHODS[name], seed=1)
     assert loop._round._cache_size() == before + 1, "all blocks run the same program"
     _, x = TASK.observe(2, 7)
     drawn, exact = posterior.sample(x, 1_000, seed=0).theta, TASK.reference(x, 4_000, 0)
@@ -70,9 +48,9 @@ class Killed(BaseException):
     pass
 
 
-def test_it_goes_on_to_the_same_bits(sims, tmp_path, monkeypatch):
+def test_it_goes_on_to_the_same_bits(streamed_sims, tmp_path, monkeypatch):
     method = METHODS["nle"]
-    alone = sf.fit(sims, method, seed=1)
+    alone = sf.fit(streamed_sims, method, seed=1)
     real = Checkpoint.write
 
     def write(self, state):
@@ -84,20 +62,20 @@ def test_it_goes_on_to_the_same_bits(sims, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "write", write)
         with pytest.raises(Killed):
-            sf.fit(sims, method, **how)
-    again = sf.fit(sims, method, **how)
+            sf.fit(streamed_sims, method, **how)
+    again = sf.fit(streamed_sims, method, **how)
     leaves = [jax.tree.leaves((one.terms, tuple(one.history))) for one in (alone, again)]
     assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(*leaves, strict=True))
     with pytest.raises(sf.errors.ScorefoldError, match="differs in bytes at once"):  # in memory the order would be another
-        sf.fit(sims._replace(x=np.array(sims.x)), method, **how)
+        sf.fit(streamed_sims._replace(x=np.array(streamed_sims.x)), method, **how)
 
 
 @pytest.mark.full
-def test_several_stream_together(sims):
+def test_several_stream_together(streamed_sims):
     """Each from its own blocks, as alone up to rounding and to the size of blocks, of which two share the memory."""
-    together = sf.fit_many([sims, sims], METHODS["nle"], [1, 2])
+    together = sf.fit_many([streamed_sims, streamed_sims], METHODS["nle"], [1, 2])
     for seed, posterior in zip((1, 2), together, strict=True):
-        alone = sf.fit(sims, METHODS["nle"], seed=seed)
+        alone = sf.fit(streamed_sims, METHODS["nle"], seed=seed)
         assert posterior.history.validation.min() == pytest.approx(alone.history.validation.min(), rel=0.1)
     assert not np.array_equal(together[0].history.validation, together[1].history.validation)
 

@@ -18,6 +18,7 @@ from scorefold.app.bench.bench_page import bench_page
 from scorefold.app.bench.points import pick, point
 from scorefold.errors import ScorefoldError
 from scorefold.report.comparison_page import comparison_page
+from scorefold.report.demo_page import demo_page
 from scorefold.report.diagnosis_page import diagnosis_page
 from scorefold.report.infer_page import infer_page
 from scorefold.report.page import LARGEST_PAGE
@@ -29,7 +30,7 @@ SUMMARY = {
     "seconds": {"simulate": 0.5, "train": 20.0},
     "converged": True,
     "diverged": False,
-    "given fewer": {"1": "not converged"},
+    "given fewer": {"1": "not settled"},
     "sampler": {"r hat": 1.002},
 }
 DIAGNOSIS = {
@@ -67,6 +68,13 @@ COMPARISON = {
                    "nle": STANDING},
     "refused": {"npe": "expected at most 4 observations"},
     "about": {"simulator": "epidemic:simulate"},
+}  # fmt: skip
+CHAPTER = {"label": "n = 1", "n": 1, "c2st": 0.6, "shift": 0.2, "width": 1.1, "sd": 0.4, "trust": "usable"}
+DEMO = {
+    "chapters": [CHAPTER, CHAPTER | {"label": "n = 8", "n": 8, "sd": 0.1},
+                 CHAPTER | {"label": "n = 8, refined", "n": 8, "c2st": 0.51, "trust": "not to be trusted"}],
+    "settings": {"budget": 10_000, "refine_budget": 3_000}, "seconds": {"simulate": 1.2, "train": 60.0, "refine": 20.0},
+    "calibration words": "well calibrated.",
 }  # fmt: skip
 VOID = {"meta", "img", "br", "input", "link"}
 
@@ -117,14 +125,24 @@ def pages(records):
         "infer": infer_page(SUMMARY, {"training": picture(), "corner": picture(), "own<1>": picture()}),
         "diagnosis": diagnosis_page(DIAGNOSIS, {"influence": picture(), "tarp": picture(), "ranks": picture()}),
         "comparison": comparison_page(COMPARISON, {}),
+        "demo": demo_page(DEMO, dict.fromkeys(("sequence", "corner", "calibration", "training"), picture())),
     }
+
+
+def test_the_demo_tells_a_story(pages):
+    text = " ".join(Reader(pages["demo"]).text)
+    assert "With 8 observations the posterior is 4.0 times narrower than with 1 observation" in text
+    assert "a classifier can hardly tell the draws from the true posterior (C2ST 0.60, 0.60)" in text
+    assert "C2ST went from 0.60 to 0.51." in text
+    with pytest.raises(ScorefoldError, match="chapters"):
+        demo_page({}, {})
 
 
 def payload(page):
     return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)[1], parse_constant=int)
 
 
-@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis", "comparison"])
+@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis", "comparison", "demo"])
 def test_it_is_one_whole_file_that_refers_to_nothing(pages, kind):
     page = pages[kind]
     reader = Reader(page)
@@ -207,7 +225,7 @@ def test_pictures_are_in_the_page_and_in_order(pages):
         assert Image.open(io.BytesIO(png)).size == (300, 200)
         assert len(png) < len(picture())
     text = " ".join(reader.text)
-    for words in ("0.513", "converged", "pf-npse", "10,000", "seconds", "given only 1", "not converged", "r hat", "1.002"):
+    for words in ("0.513", "settled", "pf-npse", "10,000", "seconds", "given only 1", "not settled", "r hat", "1.002"):
         assert words in text
 
 
@@ -292,7 +310,7 @@ COUNT = "document.querySelectorAll('{}').length"
 
 @in_chromium
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, False), (390, True)])
-@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis", "comparison"])
+@pytest.mark.parametrize("kind", ["bench", "infer", "diagnosis", "comparison", "demo"])
 def test_it_renders_within_its_width(browser, files, kind, width, dark):
     browser.open(files / f"{kind}.html", width=width, dark=dark)
     assert browser.run("document.documentElement.scrollWidth") <= width

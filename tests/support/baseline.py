@@ -60,6 +60,8 @@ METHODS = {
     "abc": (sf.ABC(), LARGEST),
 }
 """Each with the size of the sets it is simulated in."""
+SHORTLY = ("f-npse", "npe", "abc")
+"""Those that `make test` tries. Draws of NLE and NRE take longest, and unit/posterior/test_summed.py has their machinery."""
 
 
 def trained(name, seed=0):

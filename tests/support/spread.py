@@ -15,8 +15,11 @@ from scorefold.tasks.gaussian import standard_normal_prior
 
 N = 8
 GRID = np.linspace(-6, 6, 4_001)
-RATES = {"trained": (3e-3,), "learned nothing": (1e-12,)}
-"""Learning rates. With the second the weights stay where they start, and so the same programs serve both."""
+RATES = {
+    "trained": {"learning_rates": (3e-3,), "patience": 999},
+    "learned nothing": {"learning_rates": (1e-12,), "patience": 1},
+}
+"""With the second the weights stay where they start, and so the same programs serve both."""
 
 
 def _one(theta, key):
@@ -28,7 +31,7 @@ SIMULATOR = Batched(jax.vmap(_one))
 
 def method(name, rate):
     """A small network of the method."""
-    how = {"width": 32, "depth": 2, "training": sf.Training(members=1, steps=1_000, learning_rates=RATES[rate], patience=999)}
+    how = {"width": 32, "depth": 2, "training": sf.Training(members=1, steps=1_000, **RATES[rate])}
     return {
         "f-npse": sf.NPSE(set_size=1, correction=False, **how),
         "npe": sf.NPE(layers=2, **how),

@@ -15,9 +15,11 @@ from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.posterior import Made
+from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.saved import About
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
 from scorefold.score.correction import Correction
+from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import Choice
 from scorefold.train.training import History
 
@@ -72,6 +74,10 @@ REFINED = ("refined", "refined with summaries")
 HISTORY = History(
     np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
 )
+LOCAL = LocalMean(
+    np.array([0.1, -0.2]), 2 * np.eye(2), np.array([0.01, 0.02]), 0.01 * np.eye(2), np.array([[0.9, 0.1], [0.0, 1.1]]),
+    0.01 * np.eye(2), np.array([0.1, 0.2]), 0.01, 0.3,
+)  # fmt: skip
 MADE = Made(3, 2**70, 400, 7, {"jax": "1", "é": "2"})
 
 
@@ -88,12 +94,17 @@ def random_posterior(method, prior, shape, largest):
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
-        "table": table, "sizes": np.arange(9) % largest + 1, **sets,
+        "least_noise": 0.02, "table": table, "sizes": np.arange(9) % largest + 1,
+        "reach": random_reach(prior.dim, math.prod(shape), rng), "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
     }  # fmt: skip
     if isinstance(method, sf.ABC):
         del values["history"]
     return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind) if field.name in values})
+
+
+def random_reach(dim, x, rng):
+    return fit_reach(rng.normal(size=(50, x)), rng.normal(size=(50, dim)))
 
 
 def random_tree(like, rng):

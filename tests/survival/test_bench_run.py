@@ -22,8 +22,6 @@ from scorefold.app.bench.record import RECORDS, appending, described, read
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 TINY = cells("tiny", "budget=500")
 
 
@@ -39,6 +37,7 @@ def folder(tmp_path_factory):
     return out
 
 
+@pytest.mark.full
 def test_every_cell_has_a_record_with_its_measures(folder):
     records = read(folder / RECORDS)
     assert [record["key"] for record in records] == [cell.key for cell in TINY]
@@ -52,6 +51,7 @@ def test_every_cell_has_a_record_with_its_measures(folder):
         assert isinstance(record["converged"], bool)
 
 
+@pytest.mark.full
 def test_draws_and_truth_are_kept_for_the_figures_that_show_them(folder):
     assert set(run.SHOWN_TASKS) == set(SHOWN)
     cell, record = TINY[0], read(folder / RECORDS)[0]
@@ -59,11 +59,13 @@ def test_draws_and_truth_are_kept_for_the_figures_that_show_them(folder):
     assert record["truth"] == pytest.approx(tasks.get(cell.task).observe(1, cell.parameters)[0], rel=1e-5)
 
 
+@pytest.mark.full
 def test_a_cell_alone_is_the_same_as_among_others(folder):
     alone = list(run.run_group([TINY[5]]))
     assert compared(alone[0]) == by_key(folder)[TINY[5].key]
 
 
+@pytest.mark.full
 def test_a_second_run_has_nothing_to_do(folder, monkeypatch):
     monkeypatch.setattr(run, "train", lambda group: pytest.fail("trained again"))
     before = (folder / RECORDS).read_bytes()
@@ -82,8 +84,7 @@ drive(cells("tiny", "budget=500"), Path({out!r}))
 
 @pytest.mark.full
 def test_killed_and_resumed_is_as_if_nothing_had_happened(folder, tmp_path):
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}
-    child = subprocess.Popen([sys.executable, "-c", CHILD.format(out=str(tmp_path))], env=environment)
+    child = subprocess.Popen([sys.executable, "-c", CHILD.format(out=str(tmp_path))])
     waited = time.monotonic() + 300
     while child.poll() is None and time.monotonic() < waited:
         if (tmp_path / RECORDS).exists() and (tmp_path / RECORDS).read_bytes().count(b"\n") >= 2:
@@ -141,6 +142,7 @@ def test_draws_that_are_refused_count_as_wholly_wrong():
     assert record["diverged"]
 
 
+@pytest.mark.full
 def test_data_sets_drawn_together_have_their_own_draws():
     two = [replace(TINY[0], parameters=parameters) for parameters in (1_000, 1_001)]
     trained = run.train(TINY[0].group)
@@ -352,6 +354,7 @@ def test_worker_processes_end_when_their_parent_is_killed(workers, tmp_path):
     assert child.returncode == -signal.SIGKILL
 
 
+@pytest.mark.full
 def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp_path, monkeypatch):
     (tmp_path / RECORDS).write_bytes((folder / RECORDS).read_bytes())
     name = "XLA_PYTHON_CLIENT_PREALLOCATE"
@@ -367,16 +370,14 @@ def test_worker_processes_leave_an_accelerators_memory_to_each_other(folder, tmp
 
 
 @pytest.mark.full
-def test_worker_processes_write_the_same_records(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+def test_worker_processes_write_the_same_records(folder, tmp_path):
     drive(TINY, tmp_path, executor="processes=1")
     assert by_key(tmp_path) == by_key(folder)
 
 
 @pytest.mark.full
-def test_dask_workers_write_the_same_records(folder, tmp_path, monkeypatch):
+def test_dask_workers_write_the_same_records(folder, tmp_path):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
         drive(TINY, tmp_path, executor=f"dask={cluster.scheduler_address}")
     assert by_key(tmp_path) == by_key(folder)

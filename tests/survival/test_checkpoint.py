@@ -20,8 +20,6 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraw
 from scorefold.train import checkpoint as module
 from scorefold.train.checkpoint import FORMAT, Checkpoint, State
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 ROUNDS = 30
 METHOD = sf.NPSE(
     width=8,
@@ -125,7 +123,8 @@ def test_stopped_by_a_signal(sims, uninterrupted, tmp_path, monkeypatch):
     assert best.history.train.shape == (1, 7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # it has hardly been trained
-        assert np.isfinite(best.sample(np.zeros((1, 10)), draws=5).theta).all()
+        with pytest.warns(ScorefoldWarning, match="not finished"):
+            assert np.isfinite(best.sample(np.zeros((1, 10)), draws=5).theta).all()
     assert bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)) == bits(uninterrupted)
 
 
@@ -270,9 +269,8 @@ def test_nothing_is_written_before_it_is_time(tmp_path):
 # Kills
 
 SCRIPT = """
-import sys, jax
-jax.config.update("jax_disable_most_optimizations", True)
-import numpy as np, scorefold as sf
+import sys
+import scorefold as sf
 from scorefold import tasks
 task = tasks.get("gaussian")
 sims = sf.simulate(task.prior, task.simulator, 200)
@@ -315,6 +313,7 @@ def killed_and_resumed(tmp_path, kills, rounds, seed):
     return saved
 
 
+@pytest.mark.full  # test_goes_on_to_the_same_bits is killed in the same process
 def test_a_kill(uninterrupted, tmp_path):
     saved = killed_and_resumed(tmp_path, 1, ROUNDS, seed=0)
     alone = uninterrupted.save(tmp_path / "alone")

@@ -213,7 +213,7 @@ def test_another_run_is_refused(tmp_path, in_process):
         simulate(PRIOR, other, 100, seed=4, store=tmp_path, workers=0)
     with pytest.raises(ScorefoldError, match=r"seed\n    in the store: 4\n    now:          5"):
         simulate(PRIOR, simulators.echo, 100, seed=5, store=tmp_path, workers=0)
-    with pytest.raises(ScorefoldError, match="prior\n"):
+    with pytest.raises(ScorefoldError, match="prior of a\n"):
         simulate(Prior({"a": stats.norm(0, 2), "b": stats.uniform(0, 2)}), simulators.echo, 100, seed=4, store=tmp_path)
     assert digest(tmp_path) == before
 

@@ -12,7 +12,7 @@ ROOMS = ("embeddings", "errors", "plots", "rules", "samplers")
 VERBS = sorted(set(sf.__all__) - set(ROOMS))
 SIGNATURES = {
     "Prior": ["distribution", "names"],
-    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress"],
+    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress", "x_names"],
     "Workers": ["count", "timeout", "memory", "executor", "max_failures"],
     "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "best_so_far"],
 }
@@ -52,6 +52,41 @@ def test_verbs_are_verbs_whatever_was_imported_before(first: str) -> None:
 def test_importing_the_package_is_quick_because_it_imports_nothing() -> None:
     code = "import sys, scorefold; assert 'jax' not in sys.modules and 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_dir_shows_what_there_is_and_nothing_else() -> None:
+    assert set(dir(sf)) == {*sf.__all__, "__version__"}
+    for room in ROOMS:
+        shown = dir(getattr(sf, room))
+        assert shown == sorted(shown)
+        assert all(getattr(getattr(sf, room), name) is not None for name in shown)
+        assert not {"np", "Any", "annotations"} & set(shown)
+    assert set(dir(sf.plots)) >= {"pairs", "predictive", "save"}
+
+
+def test_plots_are_there_without_an_import_of_their_own() -> None:
+    code = "import scorefold as sf; sf.plots.pairs; sf.errors.ScorefoldError; sf.rules.Gauss"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def public_functions() -> list[tuple[str, object]]:
+    """Verbs, classes, and the methods that users call on what they hold."""
+    found: list[tuple[str, object]] = [(name, getattr(sf, name)) for name in VERBS]
+    found += [(f"plots.{name}", getattr(sf.plots, name)) for name in dir(sf.plots) if name != "save"]
+    methods = {sf.Posterior: ("sample", "sample_many", "using", "refine", "save"), sf.Draws: ("summary", "predict", "to_arviz")}
+    return found + [(f"{kind.__name__}.{name}", getattr(kind, name)) for kind, names in methods.items() for name in names]
+
+
+@pytest.mark.parametrize(("name", "thing"), public_functions(), ids=[name for name, _ in public_functions()])
+def test_help_shows_every_argument_and_says_what_it_is(name: str, thing: object) -> None:
+    assert callable(thing)
+    parameters = inspect.signature(thing).parameters
+    assert not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters.values())
+    if name in ("Draws", "Posterior", "Store"):  # made by others: their attributes are what matters
+        return
+    text = thing.__doc__ or ""
+    undescribed = [one for one in parameters if one != "self" and f"{one}:" not in text]
+    assert not undescribed, f"help({name}) does not say what {undescribed} are"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

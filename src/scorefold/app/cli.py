@@ -8,10 +8,12 @@ import sys
 import typer
 
 from scorefold.app.commands.bench_commands import bench_app
+from scorefold.app.commands.check_command import check
 from scorefold.app.commands.compare_command import compare
 from scorefold.app.commands.diagnose_command import diagnose
 from scorefold.app.commands.infer_commands import demo, infer
 from scorefold.app.commands.model_commands import fit, sample
+from scorefold.app.commands.refine_command import refine
 from scorefold.app.commands.report_command import report
 from scorefold.app.commands.simulate_commands import simulate, store_app
 from scorefold.app.commands.task_commands import tasks_app
@@ -30,6 +32,8 @@ app.command()(simulate)
 app.add_typer(store_app, name="store")
 app.command()(fit)
 app.command()(sample)
+app.command()(check)
+app.command()(refine)
 app.command()(diagnose)
 app.command()(compare)
 app.add_typer(bench_app, name="bench")

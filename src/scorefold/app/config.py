@@ -16,6 +16,7 @@
     timeout = 60.0                             # seconds
     memory = 2_000_000_000                     # bytes
     max_failures = 0.2
+    x_names = ["rt", "choice"]                 # of the numbers that the simulator returns
 
 A multivariate normal is written as `[prior]` with `distribution = "multivariate_normal"`, `names`, `mean` and `cov`; a prior
 from draws with `distribution = "draws"`, `names`, `file` (.npy) and perhaps `bounds`. Keys that are not known are refused.
@@ -44,6 +45,7 @@ SIMULATE: dict[str, tuple[type, ...]] = {
     "timeout": (int, float),
     "memory": (int,),
     "max_failures": (int, float),
+    "x_names": (list,),
 }
 """The arguments of `sf.simulate` and of `sf.Workers` that a file may set."""
 WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_failures": "max_failures"}
@@ -119,7 +121,7 @@ def read(path: str | Path) -> Config:
     _keys(settings, tuple(SIMULATE), f"[simulate] in {path}", "key")
     for key, value in settings.items():
         if not isinstance(value, SIMULATE[key]) or isinstance(value, bool):
-            kind = {int: "a whole number", str: "text in quotes"}.get(SIMULATE[key][-1], "a number")
+            kind = {int: "a whole number", str: "text in quotes", list: "a list of names"}.get(SIMULATE[key][-1], "a number")
             raise ScorefoldError(f"[simulate] in {path}: expected {key} to be {kind}; got {value!r}")
     if "budget" not in settings:
         raise ScorefoldError(f"[simulate] in {path}: expected a budget, the number of simulator calls; got none")

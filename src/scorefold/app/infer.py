@@ -24,7 +24,7 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.progress import record_time
 from scorefold.report import results_folder
 from scorefold.report.infer_page import infer_page
-from scorefold.report.words import health
+from scorefold.report.words import SETTLED, health
 from scorefold.sample import Info
 from scorefold.simulation.simulate import simulate
 
@@ -155,9 +155,14 @@ def table(result: Result) -> Table:
         f"{m['sd ratio, mean']:.2f} ({m['sd ratio, smallest']:.2f} – {m['sd ratio, largest']:.2f})",
         "1",
     )
-    grid.add_row("sampler's own checks", sampler_health(result.draws), "converged")
+    if (trust := result.draws.trust) is not None:
+        grid.add_row("trust, without a look at the true posterior", trust.verdict, "good")
+        if trust.shift is not None and trust.width is not None:
+            grid.add_row("expected shift of the worst mean, in posterior sd", f"{trust.shift.max():.2f}", "0")
+            grid.add_row("expected error of the worst width, as a factor", f"{trust.width.max():.2f}", "1")
+    grid.add_row("sampler's own checks", sampler_health(result.draws), SETTLED)
     for one in result.fewer:
-        grid.add_row(f"sampler's own checks, given only {one.n}", sampler_health(one), "converged")
+        grid.add_row(f"sampler's own checks, given only {one.n}", sampler_health(one), SETTLED)
     for name, value in s.items():
         grid.add_row(f"seconds to {name}", f"{value:.1f}", "")
     return grid
@@ -171,6 +176,8 @@ def write(result: Result, out: Path) -> Path:
     summary = {"settings": settings._asdict(), "measures": result.measures, "seconds": result.seconds,
                "converged": bool(info.converged), "diverged": bool(info.diverged), "sampler": _numbers(info),
                "given fewer": {str(one.n): sampler_health(one) for one in result.fewer}}  # fmt: skip
+    if draws.trust is not None:
+        summary["trust"] = draws.trust.summary()
     return results_folder.write(out, results_folder.SUMMARY, summary, _figures(result), infer_page)
 
 

@@ -6,17 +6,19 @@
 simulations from the posterior against the observations, `training` the loss, and `sampler` the health of the sampler's run.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scorefold import settings
 from scorefold.diagnostics.observed_dataset import posterior_predictive
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning, closest
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
 from scorefold.report import diagnosis_figures, health_figures
-from scorefold.report.canvas import save
+from scorefold.report.canvas import finite_array, save
 from scorefold.report.corner import corner
 from scorefold.report.sequence_figure import sequence as sequence_figure
 
@@ -26,9 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["pairs", "predictive", "sampler", "save", "sequence", "training"]
 
 SHOWN_PRIOR_DRAWS = 4_000
+MOST_PAIRED = 12
+"""Parameters in a pair plot, unless they are chosen."""
 
 
-def pairs(draws: Draws, reference: Any = None, truth: Any = None, prior: bool = False, title: str = "") -> "Figure":
+def __dir__() -> list[str]:
+    return __all__
+
+
+def pairs(
+    draws: Draws,
+    reference: Any = None,
+    truth: Any = None,
+    prior: bool = False,
+    title: str = "",
+    parameters: Sequence[str] | None = None,
+) -> "Figure":
     """Show the marginals of the draws on the diagonal, and every pair of parameters below it.
 
     Args:
@@ -37,17 +52,41 @@ def pairs(draws: Draws, reference: Any = None, truth: Any = None, prior: bool = 
         truth: the true parameters (dim,), in orange.
         prior: whether to add the prior to each marginal.
         title: above the figure.
+        parameters: the names of those to show, in this order. By default all, but of more than twelve the first twelve, which
+            a ScorefoldWarning says.
 
     Returns:
         A matplotlib figure.
 
     Raises:
-        ScorefoldError: where the draws are not `Draws`, or the others do not have their shape.
+        ScorefoldError: where the draws are not `Draws`, the others do not have their shape, or a parameter is not there.
     """
-    return corner(
-        _drawn(draws).theta, draws.names, _cloud(reference), None if truth is None else np.asarray(truth, float), title,
-        _prior(draws) if prior else None,
-    )  # fmt: skip
+    chosen = _chosen(_drawn(draws).names, parameters)
+    clouds = {"reference": _cloud(reference), "prior": _prior(draws) if prior else None}
+    dim = len(draws.names)
+    some = {
+        name: None if cloud is None else finite_array(name, cloud, (None, dim))[:, chosen] for name, cloud in clouds.items()
+    }
+    true = None if truth is None else finite_array("truth", truth, (dim,))[chosen]
+    names = [draws.names[k] for k in chosen]
+    return corner(draws.theta[:, chosen], names, some["reference"], true, title, some["prior"])
+
+
+def _chosen(names: tuple[str, ...], parameters: Sequence[str] | None) -> list[int]:
+    """Which parameters to show."""
+    if parameters is not None:
+        for name in settings.names("parameter", parameters):
+            if name not in names:
+                raise ScorefoldError(f"expected the names of parameters; got {name!r:.60}. {closest(name, list(names))}")
+        return [names.index(name) for name in parameters]
+    if len(names) > MOST_PAIRED:
+        warnings.warn(
+            f"the figure shows the first {MOST_PAIRED} of {len(names):,} parameters. Choose others by name, with "
+            "parameters=[…].",
+            ScorefoldWarning,
+            stacklevel=3,
+        )
+    return list(range(min(len(names), MOST_PAIRED)))
 
 
 def sequence(
@@ -127,6 +166,10 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
 def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":
     """Show data sets simulated from some of the draws against the observed one, number by number.
 
+    Where some of the numbers are binary or counts, and there are at most eight, each is drawn as what it is: bars of the shares
+    of its values, histograms for continuous ones, and these by choice where one number is binary. Otherwise each statistic
+    (mean, sd, quantiles) has a panel.
+
     Args:
         draws: what `posterior.sample` returned; they hold their observations.
         simulator: the simulator that the posterior was trained on.
@@ -134,13 +177,13 @@ def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title
         title: above the figure.
 
     Returns:
-        A matplotlib figure, with a panel for each statistic; orange marks lie where p < 5 %.
+        A matplotlib figure; orange marks are where the observed data set is out of 95 % of the simulated ones.
 
     Raises:
         ScorefoldError: where fewer than 20 of the simulated data sets are finite.
     """
     found = posterior_predictive(_drawn(draws), simulator, seed)
-    return diagnosis_figures.predictive(found.names, found.observed, found.replicated, found.p_values, title)
+    return diagnosis_figures.of_predictive(found, title)
 
 
 def _drawn(draws: Any) -> Draws:

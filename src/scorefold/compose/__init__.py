@@ -21,3 +21,7 @@ RULES: dict[str, Rule] = {
 }
 
 __all__ = ["RULES", "Damped", "Diffused", "Gauss", "Jac", "Rule", "Tempered"]
+
+
+def __dir__() -> list[str]:
+    return __all__

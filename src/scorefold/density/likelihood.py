@@ -50,5 +50,5 @@ class Likelihood(eqx.Module):
 def likelihood_loss(network: ConditionalFlow, fixed: tuple, cases: tuple, key: Key) -> Scalar:
     """-log q(x|u), averaged over cases of one observation: u (count, dim), x (count, 1, x) and sizes."""
     model = Likelihood(network, *fixed)
-    u, x, _ = cases
+    u, x = cases[:2]
     return -jax.vmap(lambda u, x: model.term(u, model.prepare(x)))(u, x[:, 0]).mean()

@@ -105,7 +105,7 @@ def ratio_loss(network: RatioNetwork, fixed: tuple, cases: tuple, key: Key) -> S
     Cases have one observation each: u (count, dim), x (count, 1, x) and sizes.
     """
     model = Ratio(network, *fixed)
-    u, x, _ = cases
+    u, x = cases[:2]
     prepared = jax.vmap(model.prepare)(x[:, 0])
     logits = jax.vmap(model.term)
     shifts = jax.random.choice(key, jnp.arange(1, max(len(u), 2)), (SHIFTS,))

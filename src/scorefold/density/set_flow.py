@@ -104,5 +104,5 @@ class SetFlow(eqx.Module):
 
 def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:
     """-log q(u | X), averaged over cases, half of them thinned."""
-    model, cases = SetFlow(network, *fixed), thinned(cases, key, learns_prior=False)
-    return -jnp.mean(jax.vmap(lambda u, x, size: model.log_density(u, model.embed(x, size)))(*cases))
+    model, some = SetFlow(network, *fixed), thinned(cases, key, learns_prior=False)
+    return -jnp.mean(jax.vmap(lambda u, x, size: model.log_density(u, model.embed(x, size)))(some.u, some.x, some.sizes))

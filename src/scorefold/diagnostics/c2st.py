@@ -35,7 +35,7 @@ from jaxtyping import Bool
 from numpy.typing import ArrayLike
 
 from scorefold.diagnostics.moments import clouds, spread
-from scorefold.types import Array, Float, Int, Key, Scalar
+from scorefold.types import Array, Float, Int, Key, Scalar, single_precision
 
 CLASSIFIER_FOLDS = 5
 BATCH_ROWS = 200
@@ -103,8 +103,9 @@ def c2st_many(draws: Sequence[ArrayLike], references: Sequence[ArrayLike], seed:
     z = np.stack([(np.concatenate([one[:n], other[:n]]) - other.mean(0)) / spread(other) for one, other in pairs])
     test = np.random.default_rng(seed).permutation(2 * n).reshape(CLASSIFIER_FOLDS, -1)
     train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(CLASSIFIER_FOLDS)])
-    is_draw = jnp.repeat(jnp.array([1.0, 0.0]), n)
-    right = _all_told_right(jax.random.key(seed), jnp.asarray(z.clip(-LARGEST_Z, LARGEST_Z), jnp.float32), is_draw, train, test)
+    with single_precision():
+        is_draw, clipped = jnp.repeat(jnp.array([1.0, 0.0]), n), jnp.asarray(z.clip(-LARGEST_Z, LARGEST_Z), jnp.float32)
+        right = np.asarray(_all_told_right(jax.random.key(seed), clipped, is_draw, train, test))
     # Folds of one size: the mean of their accuracies is the share told right of all.
     return [int(count) / (2 * n) for count in right.sum(axis=1)]
 

@@ -37,6 +37,7 @@ from scorefold.diagnostics.trials import DataSets, Plan, checked_plan, sample_qu
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
+from scorefold.progress import track
 from scorefold.report.p_values import FALSE_ALARMS
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -55,7 +56,7 @@ def compare(
     n: int = 30,
     sims: int = 100,
     draws: int = 200,
-    seed: int = 0,
+    seed: int | None = 0,
     *,
     names: Sequence[str] | None = None,
     workers: int | Workers | None = None,
@@ -109,24 +110,24 @@ def compare(
     named = _named(_checked(posteriors), names)
     plan = checked_plan(n, sims, draws, seed, FEWEST_RANKED)
     data = simulate_data_sets(posteriors[0], simulator, plan, workers, progress)
-    drawn, refused = _drawn(named, data, plan)
+    drawn, refused = _drawn(named, data, plan, progress)
     kept, used = _usable(drawn, refused, len(data.truth))
     standings = _standings({name: named[name] for name in kept}, kept, data, used, plan)
     tie, behind = _tie(standings, int(used.sum()))
-    take, verdict = words(tie, behind, refused, int(used.sum()), n)
+    take, verdict = words(tie, behind, refused, int(used.sum()), plan.n)
     return Comparison(
         names=tuple(named),
-        n=n,
+        n=plan.n,
         asked=plan.sims,
         used=int(used.sum()),
         failed=data.failed,
-        draws=draws,
+        draws=plan.draws,
         standings=standings,
         refused=refused,
         tied=tuple(one.name for one in (tie.best, *tie.others)),
         take=take,
         verdict=verdict,
-        seed=seed,
+        seed=plan.seed,
     )
 
 
@@ -164,11 +165,13 @@ def _named(posteriors: Sequence[Posterior], names: Any) -> dict[str, Posterior]:
     return dict(zip(names, posteriors, strict=True))
 
 
-def _drawn(named: Mapping[str, Posterior], data: DataSets, plan: Plan) -> tuple[dict[str, ManyDraws], dict[str, str]]:
+def _drawn(
+    named: Mapping[str, Posterior], data: DataSets, plan: Plan, progress: bool
+) -> tuple[dict[str, ManyDraws], dict[str, str]]:
     """The draws of each posterior, and why the others refused."""
     drawn: dict[str, ManyDraws] = {}
     refused: dict[str, str] = {}
-    for name, posterior in named.items():
+    for name, posterior in track(named.items(), "drawing", progress):
         try:
             drawn[name] = sample_quietly(posterior, data.x, plan.draws, data.seed)
         except ScorefoldError as error:

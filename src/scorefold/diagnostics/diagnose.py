@@ -39,7 +39,7 @@ def diagnose(
     n: int = 30,
     sims: int = 300,
     draws: int = 100,
-    seed: int = 0,
+    seed: int | None = 0,
     *,
     x_obs: Any = None,
     log_likelihood: LogLikelihood | None = None,
@@ -89,7 +89,7 @@ def diagnose(
     x = None if x_obs is None else posterior.checked(x_obs)
     plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
     trials = run_trials(posterior, simulator, plan, workers, progress)
-    observed = None if x is None else examine(posterior, simulator, x, trials, seed, workers)
+    observed = None if x is None else examine(posterior, simulator, x, trials, plan.seed, workers)
     return _tested(posterior, plan, trials, log_likelihood, observed)
 
 

@@ -82,7 +82,8 @@ def posterior_predictive(
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
     replicated = replicate(drawn.theta[some], simulator, len(x_obs), own, workers).reshape(count, len(x_obs), -1)
-    return predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
+    found = predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
+    return found._replace(x_names=drawn.x_names)
 
 
 def _influence(posterior: Posterior, x_obs: np.ndarray, theta: np.ndarray, seed: int) -> Influence | None:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.errors import ScorefoldError
+from scorefold.simulation.likeness import KINDS, kinds_of
 from scorefold.types import Float
 
 Statistic = Callable[[Float[np.ndarray, "datasets n numbers"]], Float[np.ndarray, "datasets numbers"]]
@@ -45,6 +46,22 @@ class Predictive(NamedTuple):
     """Two-sided, not adjusted for their number."""
     p_value: float
     """For all together: the share of data sets with a deviation as large as the observed one's."""
+    x_obs: Float[np.ndarray, "n numbers"]
+    x: Float[np.ndarray, "replicates n numbers"]
+    """The replicated data sets themselves."""
+    x_names: tuple[str, ...] = ()
+    """Of the numbers, where they have names."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What each number is, as far as observed and replicated ones show it: constant, binary, count or continuous."""
+        together = np.concatenate([self.x_obs, self.x.reshape(-1, self.x.shape[2])])
+        return tuple(KINDS[kind] for kind in kinds_of(together))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the numbers, or their places."""
+        return self.x_names or tuple(f"number {i + 1}" for i in range(self.x_obs.shape[1]))
 
 
 def predictive(
@@ -89,4 +106,5 @@ def predictive(
     p_values = np.minimum(1.0, 2 * np.minimum(above, below) / len(both))
     deviation = np.abs(values - values.mean(axis=0)) / np.maximum(values.std(axis=0), 1e-300)
     largest = deviation.max(axis=(1, 2))
-    return Predictive(tuple(chosen), observed, others, p_values, float(np.mean(largest >= largest[0])))
+    together = float(np.mean(largest >= largest[0]))
+    return Predictive(tuple(chosen), observed, others, p_values, together, x_obs, replicated)

@@ -16,6 +16,7 @@ from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
+from scorefold.progress import step
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -64,11 +65,10 @@ class DataSets(NamedTuple):
     """Of the draws given them."""
 
 
-def checked_plan(n: int, sims: int, draws: int, seed: int, fewest: int) -> Plan:
+def checked_plan(n: int, sims: int, draws: int, seed: int | None, fewest: int) -> Plan:
     """The plan, if it is large enough to say anything; else a ScorefoldError."""
-    for name, value, least in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED), ("seed", seed, 0)):
-        settings.count(name, value, least)
-    return Plan(n, sims, draws, seed, fewest)
+    n, sims, draws = (settings.count(*one) for one in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED)))
+    return Plan(n, sims, draws, settings.seed(seed), fewest)
 
 
 def simulate_data_sets(
@@ -99,7 +99,8 @@ def run_trials(
 ) -> Trials:
     """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
     truth, x, failed, seed = simulate_data_sets(posterior, simulator, plan, workers, progress)
-    many = sample_quietly(posterior, x, plan.draws, seed)
+    with step("drawing", progress):
+        many = sample_quietly(posterior, x, plan.draws, seed)
     used = ~many.diverged
     _enough(used, plan.fewest, "had draws that did not diverge")
     return Trials(

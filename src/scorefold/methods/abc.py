@@ -30,7 +30,7 @@ from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
-from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.simulations import Simulations, split
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.types import Float, Int
 
@@ -61,9 +61,24 @@ class AbcInfo(NamedTuple):
     diverged: bool
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class ABC(Method):
-    """A configured method."""
+    """Rejection: the parameters whose simulations are most like the observations. Nothing is trained; a baseline.
+
+    Args:
+        accept: The share of the simulations to keep, but 50 at least. Default 0.01.
+        summary: What of a set is compared: its "moments", or what a "regression" makes of them. Default "moments".
+        adjust: Whether what was kept is moved along a regression line. Default True.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.ABC(accept=0.001).summary
+        'moments'
+    """
 
     accept: float = 0.01
     """The share of the simulations to keep, but 50 at least."""
@@ -84,13 +99,14 @@ class ABC(Method):
         return [self._train(one) for one in sims]
 
     def _train(self, sims: Simulations) -> "AbcPosterior":
+        sims = split(sims, sims.set_size)
         x = sims.x.reshape(*sims.x.shape[:2], -1)
         standardize = fit_standardize(x[np.arange(x.shape[1]) < sims.sizes[:, None]])
         u = sims.prior.to_normal(sims.theta)
         return AbcPosterior(sims.prior, self, standardize, u, standardized(standardize, x), sims.sizes, sims.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AbcPosterior(Posterior):
     """The simulations, standardised."""
 

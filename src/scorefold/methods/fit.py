@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import metadata
@@ -11,20 +12,22 @@ from typing import Any
 import numpy as np
 
 from scorefold import methods, settings
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.methods.load import check_can_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.simulation import screening as health
+from scorefold.simulation.likeness import look
 from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.train import training_set
 from scorefold.train.checkpoint import Checkpoint
+from scorefold.types import single_precision
 
 
 def fit(
     sims: Simulations,
     method: str | Method = "f-npse",
-    seed: int = 0,
+    seed: int | None = 0,
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_seconds: int | float = 60,
@@ -35,8 +38,33 @@ def fit(
     With a folder as `checkpoint` training keeps its state there every so many seconds and when it is stopped by Ctrl-C or
     SIGTERM (then it raises `Interrupted`). The same call goes on where it stood, and ends with the same posterior as if it had
     never been stopped; with `best_so_far=True` it returns the best so far.
+
+    Args:
+        sims: What `sf.simulate` returned, or `sf.Simulations(prior, theta, x)` of your own.
+        method: "f-npse", "pf-npse", "npse", "npe", "nle", "nre", "abc", or an object such as `sf.NPSE(width=128)`. Default
+            "f-npse", which composes single observations.
+        seed: Of training, a whole number of 0 or more. Default 0; None takes a fresh one, and says which.
+        progress: Whether to show progress bars. Default False.
+        checkpoint: A folder for the state of training. Default None: none is kept.
+        checkpoint_seconds: How often it is written. Default 60.
+        best_so_far: Whether to train no further and return the best networks of the checkpoint. Default False.
+
+    Returns:
+        A `Posterior`.
+
+    Raises:
+        ScorefoldError: The simulations cannot be trained on, or an argument is not what is expected.
+        Interrupted: Training with a checkpoint was stopped.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200)
+        >>> posterior = sf.fit(sims, "abc")
+        >>> posterior.sample([[0.5, 0.7]], draws=100).n
+        1
     """
-    return fit_many([sims], method, [seed], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
+    return fit_many([sims], method, [settings.seed(seed)], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
 
 
 def fit_many(
@@ -48,7 +76,23 @@ def fit_many(
     checkpoint_seconds: int | float = 60,
     best_so_far: bool = False,
 ) -> list[Posterior]:
-    """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more."""
+    """Several trainings of one method as one compiled program, for simulations of one shape: repetitions cost little more.
+
+    Args:
+        sims: A list of simulations, each as for `sf.fit`.
+        method: As for `sf.fit`.
+        seeds: A seed for each of them.
+        progress: As for `sf.fit`, and so are the others.
+        checkpoint: One folder for all of them.
+        checkpoint_seconds: How often it is written.
+        best_so_far: Whether to train no further.
+
+    Returns:
+        A list with a `Posterior` for each of the simulations.
+
+    Raises:
+        ScorefoldError: As `sf.fit`, and where shapes differ or there is not a seed for each.
+    """
     for name, values in (("sims", sims), ("seeds", seeds)):
         if not isinstance(values, list | tuple) or (name == "sims" and isinstance(values, Simulations)):
             raise ScorefoldError(f"expected {name} as a list; got {type(values).__name__}. For one training use sf.fit.")
@@ -59,6 +103,13 @@ def fit_many(
         settings.count("seed", seed, 0)
     chosen = methods.get(method)
     check_can_be_saved(chosen)
+    if method == "pf-npse" and all(one.set_size == 1 for one in sims):
+        warnings.warn(
+            "the simulations are in sets of one observation, for which pf-npse is f-npse. For larger sets simulate with "
+            "sf.simulate(…, set_size=6).",
+            ScorefoldWarning,
+            stacklevel=3,
+        )
     for one in sims:
         health.check(one)
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density) for one in sims}
@@ -73,10 +124,11 @@ def fit_many(
         kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
     elif best_so_far is not False:
         raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
-    trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
+    with single_precision():
+        trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
     # Where posteriors come from is not the method's affair.
     return [
-        replace(posterior, made=Made(int(seed), int(one.seed), int(one.budget), int(one.failed), _packages()))
+        replace(posterior, made=_made(one, seed, finished=not best_so_far))
         for posterior, one, seed in zip(trained, sims, seeds, strict=True)
     ]
 
@@ -105,11 +157,16 @@ def _checkpoint(
 def _hash(sims: Simulations) -> str:
     """SHA-256 of everything that training sees of the simulations."""
     digest = hashlib.sha256(repr(sims.prior.describe()).encode())
-    for array in (sims.theta, sims.x, sims.sizes, sims.origin):
+    for array in (sims.theta, sims.x, sims.sizes, sims.origin, *(() if sims.calls is None else (sims.calls,))):
         digest.update(f"{array.shape} {array.dtype}".encode())
         for part in pieces(array):
             digest.update(np.ascontiguousarray(array[part]).data)
     return digest.hexdigest()
+
+
+def _made(sims: Simulations, seed: int, finished: bool) -> Made:
+    numbers = (int(seed), int(sims.seed), int(sims.budget), int(sims.failed))
+    return Made(*numbers, _packages(), look(sims), finished)
 
 
 def _packages() -> dict[str, str]:

@@ -34,6 +34,7 @@ from scorefold.posterior.summed import SummedPosterior
 from scorefold.sample import DDIM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.embedding import Attention, Convolution
 from scorefold.train.training import Training
+from scorefold.types import single_precision
 
 POSTERIORS: dict[type[Posterior], tuple[type[Method], ...]] = {
     AbcPosterior: (ABC,),
@@ -70,12 +71,26 @@ SETTINGS: dict[str, type] = {
 
 
 def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = None) -> Posterior:
-    """The posterior that was saved in this folder. An embedding of the user's own must be given again, as a function."""
+    """The posterior that was saved in this folder.
+
+    Args:
+        folder: What `posterior.save` or `scorefold fit` wrote.
+        embedding: An embedding of your own must be given again, as a function: files hold no code. Default None.
+
+    Returns:
+        The `Posterior`, which draws as the one that was saved.
+
+    Raises:
+        ModelError: The folder is missing, incomplete, changed or of another version; the message says which.
+    """
     path = settings.folder(folder)
     try:
-        return _load(path, embedding)
+        with single_precision():
+            posterior = _load(path, embedding)
     except ScorefoldError as error:
         raise ModelError(f"{path} cannot be loaded: {error}") from error
+    posterior.say_if_unfinished()
+    return posterior
 
 
 def _load(path: Path, embedding: Callable[..., Any] | None) -> Posterior:

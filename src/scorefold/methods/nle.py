@@ -29,11 +29,34 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective
 from scorefold.train.training import Training
+from scorefold.types import single_precision
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NLE(Method):
-    """A configured method."""
+    """A flow for the likelihood of one observation, summed over observations and sampled by chains.
+
+    Args:
+        flow: "affine" coupling layers (Real NVP) or "spline" ones. Default "affine".
+        layers: Coupling layers. Default 6.
+        width: Numbers in a hidden layer. Default 64.
+        depth: Hidden layers of each part of the network. Default 2.
+        base: Whether the flow learns only what a straight line with Gaussian noise leaves over, or everything. Default True.
+        sampler: "nuts", or "vi" for a Gaussian by variational inference. Default "nuts".
+        chains: Chains of NUTS. Default 8.
+        warmup: Steps in which a chain finds its step size and metric. Default 300.
+        steps: Of variational inference. Default 2,000.
+        training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 10,000 steps.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.NLE(chains=4).sampler
+        'nuts'
+    """
 
     flow: str = "affine"
     """"affine" coupling layers (Real NVP) or "spline" ones."""
@@ -80,7 +103,8 @@ class NLE(Method):
         if plan.store is not None:
             raise ScorefoldError("expected no store to refine a likelihood, whose rounds are kept in memory; leave it out")
         method = replace(self, training=plan.training or self.training)
-        return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start is a likelihood")
+        with single_precision():
+            return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start is a likelihood")
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)

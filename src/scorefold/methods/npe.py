@@ -19,6 +19,7 @@ from scorefold.density.flow import check_flow
 from scorefold.density.set_flow import SetFlowNetwork, SetFlowShape, set_flow_loss
 from scorefold.methods.method import Method
 from scorefold.posterior.amortised import FlowPosterior
+from scorefold.posterior.reach import reach_of
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
 from scorefold.score.standardize import Standardize, fit_standardize, standardized
@@ -29,9 +30,28 @@ from scorefold.train.training import Training
 from scorefold.train.training_set import TrainingSet, training_sets
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NPE(Method):
-    """A configured method."""
+    """A flow for the posterior of a whole set of observations: draws at once, for at most as many as a set was simulated with.
+
+    Args:
+        flow: "affine" coupling layers (Real NVP, the paper's) or "spline" ones. Default "affine".
+        layers: Coupling layers. Default 6.
+        width: Numbers in a hidden layer. Default 64.
+        depth: Hidden layers of each part of the network. Default 3.
+        base: Whether the flow learns only what a Gaussian fit leaves over, or everything. Default True.
+        embedding: For series and images, as in `sf.NPSE`. Default None.
+        training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 10,000 steps.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.NPE(flow="spline", layers=4).layers
+        4
+    """
 
     flow: str = "affine"
     """"affine" coupling layers (Real NVP, the paper's) or "spline" ones."""
@@ -62,8 +82,9 @@ class NPE(Method):
         objective = Objective(SetFlowNetwork, shape, set_flow_loss, set_flow_loss)
         fitted = train(objective, sets, fixed, self.training, self.base, progress, checkpoint)
         posteriors = []
-        for one, (scale, base), (network, history) in zip(sims, fixed, fitted, strict=True):
-            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, history, one.shape, shape.largest_set))
+        for one, cases, (scale, base), (network, history) in zip(sims, sets, fixed, fitted, strict=True):
+            rest = history, one.shape, shape.largest_set, reach_of(cases, scale)
+            posteriors.append(FlowPosterior(one.prior, self, network, scale, base, *rest))
         return posteriors
 
     def _fixed(self, cases: TrainingSet) -> tuple[Standardize, GaussianBase | None]:

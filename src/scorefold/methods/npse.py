@@ -22,6 +22,8 @@ from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.reach import reach_of
+from scorefold.progress import step
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective
 from scorefold.score.embedding import Embedding, check_embedding
@@ -42,9 +44,39 @@ from scorefold.train.training_set import TrainingSet, training_sets
 MOST_LEVELS = 100_000
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NPSE(Method):
-    """A configured method."""
+    """Scores of the posterior, composed over sets of observations: the method to take first, for any number of observations.
+
+    `sf.fit(sims, "f-npse")` is `NPSE(set_size=1)`, "pf-npse" is `NPSE()` and "npse" is `NPSE(composes=False)`. With other
+    settings give an object: `sf.fit(sims, sf.NPSE(width=128))`.
+
+    Args:
+        set_size: m, the largest number of observations in one set. Default None: as simulated. Larger sets are cut.
+        composes: Whether sets are composed. If not, all observations are one set (NPSE), and there are at most m of them.
+        width: Numbers in a hidden layer, even. Default 64.
+        depth: Hidden layers of each part of the network. Default 3.
+        base: Whether the network learns only what a Gaussian fit leaves over, or everything, as in the paper. Default True.
+        correction: Whether the trained score is corrected by what unseen cases say of its size and its mean. Default True.
+        embedding: For series and images: "convolution", "attention", an object of `sf.embeddings`, or a function (shape, key)
+            that makes an Equinox module from one standardised observation to a vector. Default None: vectors as they are.
+        conservative: Whether the score is the gradient of a scalar network, as the Metropolis sampler needs. Default False.
+        schedule: Of the noise levels: "log-snr", "cosine" or "linear". Default "log-snr".
+        T: How many noise levels. Default 400.
+        training: An `sf.Training`.
+        rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.
+        sampler: How draws are made, a name or an object of `sf.samplers`. Default None: ancestral for one set, where it is
+            exact, and self-tuned for more.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range, or rule and sampler do not go together.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.NPSE(width=128, rule="gauss").rule
+        'gauss'
+    """
 
     set_size: int | None = None
     """m, the largest number of observations in one set; by default as simulated. Simulations in larger sets are cut."""
@@ -100,12 +132,13 @@ class NPSE(Method):
         for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
             ensemble = ScoreEnsemble(network, known.standardize, known.base, None)
             if self.correction:
-                correction = fit_correction(ensemble, cases, self.training.members, known.levels)
+                with step("correcting", progress):
+                    correction = fit_correction(ensemble, cases, self.training.members, known.levels)
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
-            least = float(np.sqrt(known.levels.noise[0]))
-            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, shape.largest_set, least))
+            rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach_of(cases, known.standardize)
+            trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, *rest))
         return trained
 
     def refine(

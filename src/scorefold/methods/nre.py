@@ -27,9 +27,31 @@ from scorefold.train.loop import Objective
 from scorefold.train.training import Training
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class NRE(Method):
-    """A configured method."""
+    """A classifier for the ratio of likelihood to evidence of one observation, summed over observations and sampled by chains.
+
+    Args:
+        width: Numbers in a hidden layer. Default 64.
+        depth: Hidden layers. Default 3.
+        base: Whether the classifier learns only what the ratio of a straight line with Gaussian noise leaves over, or
+            everything. Default True.
+        embedding: For series and images, as in `sf.NPSE`. Default None.
+        sampler: "nuts", or "vi" for a Gaussian by variational inference. Default "nuts".
+        chains: Chains of NUTS. Default 8.
+        warmup: Steps in which a chain finds its step size and metric. Default 300.
+        steps: Of variational inference. Default 2,000.
+        training: An `sf.Training`; by default 2 members and learning rate 1e-3.
+
+    Raises:
+        ScorefoldError: A setting is of another type or out of range.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.NRE(sampler="vi").steps
+        2000
+    """
 
     width: int = 64
     depth: int = 3

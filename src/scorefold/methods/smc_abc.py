@@ -32,8 +32,9 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.abc import adjusted, epanechnikov, moments
 from scorefold.posterior.draws import Draws
-from scorefold.posterior.posterior import within_reach
+from scorefold.posterior.observations import within_reach
 from scorefold.prior import Prior
+from scorefold.shown import brief
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers, as_workers
 
@@ -63,6 +64,9 @@ class SmcInfo(NamedTuple):
     """It ended because new ones hardly came nearer, not because the budget was spent, with weights worth 50 or more."""
     diverged: bool
 
+    def __repr__(self) -> str:
+        return brief(self)
+
 
 class Population(NamedTuple):
     """Parameters, their summaries' distance and their weights."""
@@ -88,7 +92,7 @@ def smc_abc(
     x_obs: Any,
     budget: int,
     draws: int = 1_000,
-    seed: int = 0,
+    seed: int | None = 0,
     *,
     adjust: bool = True,
     workers: int | Workers | None = None,
@@ -124,7 +128,12 @@ def smc_abc(
         (50, 1)
     """
     started = time.perf_counter()
-    x = _checked(prior, simulator, x_obs, budget, draws, seed)
+    budget, draws, seed = (
+        settings.count("budget", budget, SMALLEST_ROUND),
+        settings.count("draws", draws, 1),
+        settings.seed(seed),
+    )
+    x = _checked(prior, simulator, x_obs)
     size = max(SMALLEST_ROUND, budget // (len(x) * ROUNDS))
     if size * len(x) > budget:
         raise ScorefoldError(
@@ -238,7 +247,7 @@ def _proposals(kept: Population, count: int, rng: np.random.Generator) -> tuple[
     return u, -np.sum(u**2, axis=1) / 2 - proposal
 
 
-def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, seed: int) -> np.ndarray:
+def _checked(prior: Prior, simulator: Any, x_obs: Any) -> np.ndarray:
     if not isinstance(prior, Prior) or not callable(simulator):
         raise ScorefoldError(
             f"expected an sf.Prior and a simulator to call; got {type(prior).__name__}, {type(simulator).__name__}"
@@ -248,8 +257,6 @@ def _checked(prior: Prior, simulator: Any, x_obs: Any, budget: int, draws: int, 
             "expected a prior with a known density for SMC-ABC, whose weights need it; got one from draws. Use method='abc', "
             "which needs draws only, or write the prior down as a distribution."
         )
-    for name, value, least in (("budget", budget, SMALLEST_ROUND), ("draws", draws, 1), ("seed", seed, 0)):
-        settings.count(name, value, least)
     x = settings.numbers("x_obs", x_obs)
     if x.ndim == 0 or len(x) == 0 or not np.isfinite(x).all():
         raise ScorefoldError(f"expected finite observations (n, …) with n ≥ 1; got shape {x.shape}. For one write x_obs[None].")

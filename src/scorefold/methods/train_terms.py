@@ -8,8 +8,10 @@ from scorefold.density.likelihood import Likelihood
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.density.ratio import Ratio
 from scorefold.errors import ScorefoldError
+from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.screening import say_likelihood_alone
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective, train
@@ -31,12 +33,15 @@ def train_terms(
             f"expected a prior with a known density for {type(method).__name__}, which multiplies it with the likelihood; got "
             "one from draws. Write the prior down as a distribution, or use method='npe' or 'f-npse', which learn it."
         )
+    for one in sims:
+        say_likelihood_alone(one, type(method).__name__)
     sets, fixed = training_sets(sims, 1, method.training, seeds), []
     for cases in sets:
         scale, x = fit_standardize(cases.observations), cases.x[:, 0]
         fixed.append((scale, line.fit_line(standardized(scale, x), cases.u) if method.base else None))
     trained = train(objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
-    for one, (scale, fitted), (network, history) in zip(sims, fixed, trained, strict=True):
-        posteriors.append(SummedPosterior(one.prior, method, MeanTerms(network, scale, fitted, model), history, one.shape))
+    for one, cases, (scale, fitted), (network, history) in zip(sims, sets, fixed, trained, strict=True):
+        terms, reach = MeanTerms(network, scale, fitted, model), reach_of(cases, scale)
+        posteriors.append(SummedPosterior(one.prior, method, terms, history, one.shape, reach))
     return posteriors

@@ -16,14 +16,16 @@ from scorefold.density.set_flow import SetFlow, SetFlowNetwork
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
+from scorefold.posterior.trust import Doubts, by_draws
 from scorefold.prior import Prior
 from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.score import gaussian_base, standardize
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.standardize import Standardize
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Key, draw_key
+from scorefold.types import Array, Cloud, Float, Int, Key, draw_key
 
 FEWEST_TOGETHER = 256
 """Draws made together, doubled until they are as many as asked for."""
@@ -39,7 +41,7 @@ class FlowInfo(NamedTuple):
     """Draws are beyond 15 prior sd."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FlowPosterior(Posterior):
     """A trained flow; with several members their equal mixture."""
 
@@ -52,6 +54,8 @@ class FlowPosterior(Posterior):
     shape: tuple[int, ...]
     largest_set: int
     """Observations in the largest set that it was trained on."""
+    reach: Reach | None = None
+    """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
 
     kind: ClassVar[str] = "flow"
@@ -72,6 +76,10 @@ class FlowPosterior(Posterior):
 
         return eqx.filter_eval_shape(make, jax.random.key(0))
 
+    def fault(self) -> str:
+        """A curve for other parameters."""
+        return "" if self.reach is None else self.reach.misfit(self.prior.dim)
+
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Directly from the flow."""
         largest = self.largest_set
@@ -80,15 +88,8 @@ class FlowPosterior(Posterior):
                 f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} "
                 "or more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
             )
-        key = draw_key(seed)
-        padded = np.concatenate([x, np.zeros((largest - len(x), x.shape[1]))])
-        size = FEWEST_TOGETHER
-        while size < draws:
-            size *= 2
-        made = _draw(
-            self.network, self.standardize, self.base, jnp.asarray(padded, jnp.float32), jnp.asarray(len(x)), size, key
-        )
-        u = np.asarray(made, np.float64)[:draws]
+        each, member = self._by_member(x, draws, seed)
+        u = each[member, np.arange(len(member))][:draws]
         if not np.isfinite(u).all():
             raise Diverged("the flow's draws are not finite. Training has failed; look at posterior.history.")
         farthest = float(np.abs(u).max())
@@ -102,12 +103,34 @@ class FlowPosterior(Posterior):
             )
         return Drawn(u, info, f"a flow of {self.network.shape.layers} {self.network.flow.kind} layers")
 
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """By the draws of each member alone, from the same z."""
+        if self.method.training.members < 2:
+            return Doubts("a single flow has no other to disagree with; train with members=2 or more")
+        each, _ = self._by_member(x, len(u), seed)
+        theta = np.stack([self.prior.from_normal(one) for one in each])
+        pooled = theta.reshape(-1, theta.shape[-1])
+        found = by_draws(theta, pooled.mean(axis=0), pooled.std(axis=0))
+        if self.reach is None:
+            return Doubts(found)
+        return Doubts(found, self.reach.floor(1, u), self.reach.strangeness(self.standardize, x, u))
+
+    def _by_member(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+        """As many draws of every member or more (members, some, dim), and the member that each is to be taken from."""
+        padded = np.concatenate([x, np.zeros((self.largest_set - len(x), x.shape[1]))])
+        size = FEWEST_TOGETHER
+        while size < draws:
+            size *= 2
+        given = jnp.asarray(padded, jnp.float32), jnp.asarray(len(x))
+        each, member = _draw(self.network, self.standardize, self.base, *given, size, draw_key(seed))
+        return np.asarray(each, np.float64), np.asarray(member)
+
 
 @eqx.filter_jit
 def _draw(
     network: SetFlowNetwork, standardize: Standardize, base: GaussianBase | None, x: Array, n: Array, draws: int, key: Key
-) -> Cloud:
-    """Each draw from a member picked at random; compiled once, whatever n is."""
+) -> tuple[Float[Array, "members draws dim"], Int[Array, " draws"]]:
+    """Draws of every member, and a member picked at random for each; compiled once, whatever n is."""
     members = len(jax.tree.leaves(network)[0])
     key_member, key_z = jax.random.split(key)
     z = jax.random.normal(key_z, (draws, network.shape.dim))
@@ -118,5 +141,5 @@ def _draw(
         return jax.vmap(lambda z: model.draw(z, embedded))(z)
 
     with jax.default_matmul_precision("highest"):
-        all_u = jax.lax.map(of_member, network)
-    return all_u[jax.random.randint(key_member, (draws,), 0, members), jnp.arange(draws)]
+        each = jax.lax.map(of_member, network)
+    return each, jax.random.randint(key_member, (draws,), 0, members)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -15,26 +15,30 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import RESOLVED, Level, levels
+from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
+from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.partitions import other_partitions, over_partitions, partition
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
+from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
-from scorefold.score.set_size import PartitionTable, chosen_size, cut
+from scorefold.score.local_mean import LocalMean
+from scorefold.score.set_size import PartitionTable, chosen_size
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Key, draw_key, draw_keys
+from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
-SCORED_TOGETHER = 8
-"""Sets whose single scores are computed at a time."""
 
 
 class Composition(NamedTuple):
@@ -52,7 +56,7 @@ class Composition(NamedTuple):
         return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComposedPosterior(Posterior):
     """Trained scores, prior, rule and sampler."""
 
@@ -67,6 +71,10 @@ class ComposedPosterior(Posterior):
     """Observations in the largest set that it was trained on."""
     least_noise: float
     """The sd of the noise at the lowest of the levels that it was trained on."""
+    reach: Reach | None = None
+    """What was simulated, to tell observations that are unlike it."""
+    local: LocalMean | None = None
+    """A correction of the scores around one data set's draws, where it was checked and corrected."""
     made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
@@ -87,7 +95,9 @@ class ComposedPosterior(Posterior):
         if not RESOLVED <= self.least_noise < 1:
             return f"least_noise should be between {RESOLVED:g} and 1"
         good = all(n == choice.n for n, choice in self.table.items()) and max(sizes, default=1) <= self.largest_set
-        return "" if good else f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
+        if not good:
+            return f"the table of sets should be of sets of 1 to {self.largest_set}, as trained"
+        return "" if self.reach is None else self.reach.misfit(self.prior.dim)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
@@ -95,19 +105,59 @@ class ComposedPosterior(Posterior):
         padded, how = self._arrange(x[None], [seed], options)
         padded, projected = padded._replace(x=padded.x[0]), 0.0
         if how.pilots:
-            precision, cut_down = pilots(self.ensemble, padded, self._grid(ProbabilityFlow()), key, how.pilots)
+            precision, cut_down = pilots(self.scores, padded, self._grid(ProbabilityFlow()), key, how.pilots)
             padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         u, infos = [], []
         for index in range(-(-draws // way.cloud)):
             key_cloud = jax.random.fold_in(key, index)
-            one, info = _draw(self.ensemble, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
+            one, info = _draw(self.scores, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
             u.append(np.asarray(one, np.float64))
             infos.append(jax.tree.map(np.asarray, info))
         info = merge(infos)._replace(projected=projected)
         all_u = np.concatenate(u)[:draws]
         warn(info, all_u, how.sets)
         return Drawn(all_u, info, how)
+
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """By the composed scores of each member at some of the draws."""
+        if self.method.training.members < 2:
+            return Doubts("a single network has no other to disagree with; train with members=2 or more")
+        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+            return Doubts(f"{len(u)} draws are too few to tell")
+        padded, how = self._arrange(x[None], [seed], options)
+        some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
+        lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
+        at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
+        made = by_member(self.scores, with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
+        composed, each = (np.asarray(one, np.float64) for one in made)
+        theta = self.prior.from_normal(some)
+        found = by_scores(composed[:, : len(some)], some, theta, each[:, : how.sets])
+        error = None if self.local is None else left_over(self.local, len(x), some, theta, found)
+        if self.reach is None:
+            return Doubts(found, error=error)
+        strange = self.reach.strangeness(self.ensemble.standardize, x, u)
+        return Doubts(found, self.reach.floor(how.sets, u), strange, error)
+
+    def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
+        """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
+        score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self._levels()), u)
+        return Pairs(score, jacobian)
+
+    @property
+    def lowest_noise(self) -> float:
+        """1 - γ of the level that draws come from."""
+        return float(self._levels().noise[0])
+
+    def checked_size(self, n: int) -> int:
+        """Observations in a set when there are n."""
+        return min(n, self.choose_set_size(n)[0])
+
+    def corrected(self, check: Check) -> "ComposedPosterior":
+        """As `Posterior.corrected` says."""
+        if self.local is not None:
+            raise ScorefoldError("expected a posterior that was not corrected before; correct the one that this came from")
+        return replace(self, local=check.correction_for(self.prior, self.shape))
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
@@ -128,9 +178,9 @@ class ComposedPosterior(Posterior):
             real = slice(start, min(start + together, len(x)))
             some = padded._replace(x=padded.x[rows])
             if how.pilots:
-                some = some._replace(precision=pilots_many(self.ensemble, some, pilot_grid, keys[rows], how.pilots))
+                some = some._replace(precision=pilots_many(self.scores, some, pilot_grid, keys[rows], how.pilots))
             for index in range(clouds):
-                one, good, bad = _draw_many(self.ensemble, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
+                one, good, bad = _draw_many(self.scores, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
                 count = real.stop - start
                 u[real, index * way.cloud : (index + 1) * way.cloud] = one[:count]
                 converged[real] &= np.asarray(good)[:count]
@@ -148,10 +198,24 @@ class ComposedPosterior(Posterior):
         rule = self.method.rule if options.rule is None else options.rule
         sampler = self.method.sampler if options.sampler is None else options.sampler
         how = Composition(count, *pair(rule, sampler, count, shape), why)
+        if self.local is not None and isinstance(how.sampler, Metropolis):
+            raise ScorefoldError(
+                "the metropolis sampler compares densities, and a corrected score has none. Use another sampler."
+            )
         padding = bucket(count) - count
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
-        return PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count)), how
+        padded = PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count))
+        alone = isinstance(how.sampler, Metropolis) or how.pilots  # these need one density, or are found for one partition
+        others = None if alone else other_partitions(sizes, count, self.largest_set)
+        return padded._replace(others=None if others is None else jnp.asarray(others)), how
+
+    @property
+    def scores(self) -> ScoreEnsemble:
+        """What is composed: the ensemble, with the correction around one data set's draws if there is one."""
+        if self.local is None:
+            return self.ensemble
+        return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
 
     @property
     def _tilt(self) -> Tilt | None:
@@ -194,9 +258,10 @@ class ComposedPosterior(Posterior):
         sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
         level = jax.tree.map(lambda v: v[0], self._levels())
-        scores, prior = _single_scores(
-            self.ensemble, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
-        )
+        with single_precision():
+            scores, prior = single_scores(
+                self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
+            )
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
     def _grid(self, sampler: Sampler) -> Level:
@@ -227,7 +292,7 @@ def _draw(
         sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
         if padded.precision is not None:
             sets = sets.with_precision(padded.precision)
-        score = rule.score(sets)
+        score = over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets)
         if tilt is not None:
             score = tilt.score(score)
         key_start, key_run = jax.random.split(key)
@@ -253,28 +318,6 @@ def _draw_many(
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(padded.x, padded.precision, keys)
-
-
-@eqx.filter_jit
-def _single_scores(
-    ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
-) -> tuple[Float[Array, "sets draws dim"], Cloud]:
-    """The scores of sets of one observation each, a few sets at a time."""
-    with jax.default_matmul_precision("highest"):
-        sets = ensemble.embed(x, jnp.ones(len(x), jnp.int32), count)
-        prepared = sets.prepare(u, level)
-        together = min(SCORED_TOGETHER, len(x))
-        index = jnp.arange(len(x)).reshape(-1, together)
-        scores = jax.lax.map(lambda some: sets.chunk(prepared, level, some), index)
-        return scores.reshape(len(x), *u.shape), sets.prior(u, level)
-
-
-def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, width, x) and their sizes."""
-    sizes = cut(len(x), set_size)
-    padded = np.zeros((len(sizes), width, x.shape[1]))
-    padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
-    return padded, sizes
 
 
 def cloud_size(draws: int, dim: int) -> int:
@@ -306,4 +349,4 @@ def warn(info: Info, u: np.ndarray, sets: int) -> None:
             f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
         )
     elif not info.converged:
-        warnings.warn(f"the draws have not converged: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)
+        warnings.warn(f"the sampler has not settled: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

@@ -1,5 +1,6 @@
 """Posterior draws, and how they came about."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -7,9 +8,12 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.compose import Rule
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, closest
+from scorefold.posterior.summary import Summary, summarise
+from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
+from scorefold.shown import listed
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 
@@ -20,22 +24,40 @@ class Health(Protocol):
 
     @property
     def converged(self) -> Any:
-        """The method's own checks passed."""
+        """The sampler settled, by its own checks; whether what it followed is right they cannot say."""
 
     @property
     def diverged(self) -> Any:
         """The draws are not to be used."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Draws:
-    """Posterior draws and how they came about."""
+    """Posterior draws and how they came about: what `posterior.sample` returns.
+
+    `draws["v"]` are the draws of one parameter, `len(draws)` how many there are, `for name in draws` goes through the
+    parameters' names, and `np.asarray(draws)` is θ (draws, dim). `draws.summary()` is a table of means, sds and intervals.
+
+    Example:
+        >>> from scorefold.posterior.amortised import FlowInfo
+        >>> theta = np.array([[0.5, 1.0], [1.5, 2.0]])
+        >>> draws = Draws(theta, ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+        >>> draws["v"].tolist(), len(draws), list(draws), np.asarray(draws).shape
+        ([0.5, 1.5], 2, ['v', 'a'], (2, 2))
+        >>> print(draws.summary())
+        parameter  mean      sd   5 %  median  95 %
+        v             1  0.7071  0.55       1  1.45
+        a           1.5  0.7071  1.05     1.5  1.95
+        <BLANKLINE>
+        2 draws given 10 observations; the sampler settled; 0.1 s
+    """
 
     theta: np.ndarray
     """(draws, dim), in the prior's order"""
     names: tuple[str, ...]
     info: Health
-    """How it went; what it holds depends on the method, `converged` and `diverged` are always there."""
+    """How the sampler's run went, not how right the answer is; what it holds depends on the method, `converged` and `diverged`
+    are always there."""
     n: int
     """Observations that the draws are given."""
     how: Any
@@ -44,11 +66,77 @@ class Draws:
     x_obs: np.ndarray | None = None
     """(n, *shape), what the draws are given"""
     prior: Prior | None = None
+    trust: Trust | None = None
+    """How far the draws may be from the true posterior; `sample` always says."""
+    x_names: tuple[str, ...] = ()
+    """Of the numbers of an observation, where they have names."""
+    noticed: str = ""
+    """How the observations are unlike anything simulated; nothing where they are like it."""
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def keys(self) -> tuple[str, ...]:
+        """The parameters' names, so that `dict(draws)` has an array for each."""
+        return self.names
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.names:
+            hint = " draws.theta is the array." if not isinstance(name, str) else ""
+            raise ScorefoldError(f"expected the name of a parameter; got {name!r:.60}. {closest(name, list(self.names))}{hint}")
+        return self.theta[:, self.names.index(name)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array: np.ndarray = np.asarray(self.theta, dtype)
+        return array.copy() if copy else array
+
+    def summary(self, level: float = 0.9) -> Summary:
+        """A table of the draws: mean, sd, median and a central interval of each parameter.
+
+        Args:
+            level: The probability of the interval, between 0 and 1. Default 0.9: from the 5 % to the 95 % quantile.
+
+        Returns:
+            A `Summary`, to print or to show in a notebook; its numbers are in `mean`, `sd`, `low`, `median` and `high`.
+
+        Raises:
+            ScorefoldError: `level` is not between 0 and 1.
+        """
+        if not settings.fits(level, float) or not 0 < level < 1:
+            raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
+        return summarise(self.names, self.theta, float(level), self._notes(), self.trust)
+
+    def _notes(self) -> tuple[str, ...]:
+        """What a reader of a table should know of the draws, a sentence each; what else is found out goes here."""
+        notes = [f"{len(self):,} draws given {_observations(self.n)}; {self._health()}; {self.seconds:.1f} s"]
+        if self.trust is not None:
+            notes.append(f"Trust: {self.trust}")
+        if self.noticed:
+            notes.append(self.noticed)
+        if hasattr(self.how, "partition"):
+            notes.append(f"Sets: {self.how.sets:,}; {self.how.partition}")
+        return tuple(notes)
+
+    def _health(self) -> str:
+        """By the sampler's own checks."""
+        sampler = "settled" if self.info.converged else "DIVERGED" if self.info.diverged else "has NOT SETTLED"
+        return f"the sampler {sampler}"
 
     def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
         """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
 
-        `posterior_predictive` (draws, n, *shape), as `predict` simulates it, makes one more group.
+        Args:
+            posterior_predictive: (draws, n, *shape), as `predict` simulates it; one more group. Default None: without it.
+
+        Returns:
+            An `arviz.InferenceData`. The posterior's attributes hold `trust`, `trust_why` and `sampler_settled`, and for each
+            parameter `expected_shift_…` and `expected_width_…`.
+
+        Raises:
+            ScorefoldError: `posterior_predictive` has another shape.
         """
         import arviz
 
@@ -65,7 +153,17 @@ class Draws:
                     f"got {replicated.shape}. draws.predict(simulator) makes one."
                 )
             groups["posterior_predictive"] = {"x": replicated[None]}
-        return arviz.from_dict(**groups)
+        return arviz.from_dict(**groups, posterior_attrs=self._attributes())
+
+    def _attributes(self) -> dict[str, Any]:
+        """Trust and health, as a file of arrays can hold them."""
+        found: dict[str, Any] = {"sampler_settled": int(bool(self.info.converged))}
+        if self.trust is None:
+            return found
+        told = self.trust.summary()
+        for word in ("shift", "width"):
+            found |= {f"expected_{word}_{name}": value for name, value in told.get(word, {}).items()}
+        return {"trust": told["verdict"], "trust_why": told["why"], **found}
 
     def to_pandas(self) -> Any:
         """As a pandas DataFrame, one column for each parameter."""
@@ -81,11 +179,21 @@ class Draws:
         return named
 
     def predict(
-        self, simulator: Any, n: int | None = None, seed: int = 0, *, workers: int | Workers | None = None
+        self, simulator: Any, n: int | None = None, seed: int | None = 0, *, workers: int | Workers | None = None
     ) -> np.ndarray:
-        """x (draws, n, *shape): a data set simulated for each draw, of as many observations as were given.
+        """Simulate a data set for each draw: what the model, so informed, expects to see.
 
-        `workers` run the simulator, as in `sf.simulate`. Simulations that fail are NaN, and a warning counts them.
+        Args:
+            simulator: The one that the posterior was trained on.
+            n: Observations in each. Default None: as many as were given.
+            seed: Of the simulations. Default 0.
+            workers: Who runs the simulator, as in `sf.simulate`.
+
+        Returns:
+            x (draws, n, *shape), NaN where a simulation failed; a warning counts these.
+
+        Raises:
+            SimulatorError: Too many of them failed.
         """
         return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
 
@@ -93,11 +201,18 @@ class Draws:
         return {name: theta[None, :, i] for i, name in enumerate(self.names)}
 
     def __repr__(self) -> str:
-        trust = "converged" if self.info.converged else "DIVERGED" if self.info.diverged else "NOT CONVERGED"
+        trust = "" if self.trust is None else f" trust: {self.trust};"
         return (
-            f"Draws({len(self.theta):,} × ({', '.join(self.names)}) given {self.n:,} observations; "
-            f"{trust}; {self.seconds:.1f} s)"
+            f"Draws({len(self):,} × ({listed(self.names)}) given {_observations(self.n)};{trust} {self._health()}; "
+            f"{self.seconds:.1f} s)"
         )
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+
+def _observations(n: int) -> str:
+    return "1 observation" if n == 1 else f"{n:,} observations"
 
 
 class ManyDraws(NamedTuple):

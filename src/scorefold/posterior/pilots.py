@@ -15,7 +15,7 @@ from scorefold.compose.sets import SetScores
 from scorefold.noise import Level
 from scorefold.sample import ProbabilityFlow
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.types import Array, Float, Key
+from scorefold.types import Array, Float, Int, Key
 
 PILOTS_TOGETHER = 8
 """Sets whose pilot draws are made at a time."""
@@ -31,6 +31,8 @@ class PaddedSets(NamedTuple):
     """How many sets are real."""
     precision: Float[Array, "*datasets sets dim dim"] | None = None
     """Of each set's posterior, where pilots found it."""
+    others: Int[Array, "partitions sets set"] | None = None
+    """Other partitions of the same observations, as places in `x`; none where there are none, or they would do no good."""
 
 
 @eqx.filter_jit

@@ -4,6 +4,7 @@ Every method has its own final class below this abstract one, which checks what 
 observations is in `methods/`.
 """
 
+import math
 import os
 import time
 import warnings
@@ -18,18 +19,24 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
-from scorefold.errors import Diverged, ModelError, ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
+from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
+from scorefold.posterior.observations import checked, depth
+from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
-from scorefold.simulation.outcome import LARGEST
+from scorefold.shown import html_table, listed
+from scorefold.simulation.likeness import Seen, unlike
 from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
+from scorefold.types import single_precision
 
-FORMAT = model.Format("scorefold model", 2, {})
+FORMAT = model.Format("scorefold model", 3, {})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
-for version 1, of which no release wrote any."""
+for versions 1 and 2, of which no release wrote any."""
 
 
 class Made(NamedTuple):
@@ -44,6 +51,10 @@ class Made(NamedTuple):
     """Of them."""
     packages: dict[str, str]
     """Versions that trained it."""
+    seen: Seen | None = None
+    """What the simulated observations look like, and their names."""
+    finished: bool = True
+    """Training came to its end; False of the best so far of one that was stopped."""
 
 
 class Refining(NamedTuple):
@@ -90,6 +101,10 @@ class Posterior(ABC):
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Draws for finite observations x (n, features)."""
 
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """What is known about the errors of draws u that `draw` made with these arguments; nothing unless a method says."""
+        return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
+
     @classmethod
     def blank(cls, about: saved.About) -> tuple[Any, ...]:
         """The `networks` as trees of shapes and types; the sizes are not to be trusted, so call `about.fits` first."""
@@ -99,10 +114,43 @@ class Posterior(ABC):
         """What is wrong with the numbers of one that comes from a file, besides their types; nothing where all is right."""
         return ""
 
+    def facts(self) -> list[tuple[str, str]]:
+        """What matters of it, as labels and values: what `print` and notebooks show."""
+        names = f" ({listed(self.x_names)})" if self.x_names else ""
+        shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}{names}"
+        found = [
+            ("method", type(self.method).__name__),
+            ("parameters", listed(self.prior.names)),
+            ("one observation", shape),
+        ]
+        if hasattr(self, "largest_set"):
+            found.append(("sets", f"of up to {self.largest_set:,}"))
+        if (history := getattr(self, "history", None)) is not None:
+            kept, rounds = history.kept.tolist(), history.train.shape[1]
+            found.append(("networks", f"{len(kept)}, kept after {listed(kept)} of {rounds} rounds of training"))
+        if self.made is not None:
+            failed = f", {self.made.failed:,} of them failed" if self.made.failed else ""
+            found.append(("trained on", f"{self.made.budget:,} simulator calls{failed}; seed {self.made.seed}"))
+        return found
+
+    def __repr__(self) -> str:
+        return "\n".join([type(self).__name__, *(f"  {label:<15} {value}" for label, value in self.facts())])
+
+    def _repr_html_(self) -> str:
+        return html_table(type(self).__name__, (), self.facts())
+
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
 
-        A model that is there already is replaced only with `overwrite`, and anything else never.
+        Args:
+            folder: Where; its parents must be there.
+            overwrite: Whether a model that is there already is replaced; anything else never is. Default False.
+
+        Returns:
+            The folder's path.
+
+        Raises:
+            ModelError: There is something already, or it cannot be written.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
@@ -112,7 +160,8 @@ class Posterior(ABC):
             if not ours or not overwrite:
                 why = "a model. Write save(folder, overwrite=True) to replace it" if ours else "something else, which is kept"
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
-        config, arrays = saved.parts(self)
+        with single_precision():
+            config, arrays = saved.parts(self)
         try:
             model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
         except OSError as error:
@@ -123,7 +172,7 @@ class Posterior(ABC):
         self,
         x_obs: Any,
         draws: int = 1_000,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         rule: str | Rule | None = None,
         sampler: str | Sampler | None = None,
@@ -135,7 +184,7 @@ class Posterior(ABC):
         Args:
             x_obs: the observations, an array of shape (n, *shape); or a list of such arrays, one for each data set.
             draws: how many draws.
-            seed: a whole number; the same seed gives the same draws.
+            seed: a whole number; the same seed gives the same draws. None takes a fresh one, and says which.
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
                 `sf.rules.Gauss(pilots=200)`. By default as the method says.
             sampler: how draws are made: for composed scores a name or an object such as `sf.samplers.Langevin(steps=20)`, for
@@ -151,10 +200,10 @@ class Posterior(ABC):
             ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
                 cannot take, and for options that this method does not have.
         """
-        settings.count("draws", draws, 1)
-        settings.count("seed", seed, 0)
+        draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
         options = self._checked_options(Options(rule, sampler, set_size, chains))
-        if isinstance(x_obs, list) and x_obs and _depth(x_obs[0]) == 1 + len(self.shape):
+        self.say_if_unfinished()
+        if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x) for x in x_obs]
             return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(checked)]
         return self._sample(self.checked(x_obs), draws, (seed, 0), options)
@@ -183,7 +232,7 @@ class Posterior(ABC):
         simulator: Callable[..., Any],
         budget: int = 5_000,
         rounds: int = 6,
-        seed: int = 0,
+        seed: int | None = 0,
         *,
         sims: Simulations | None = None,
         proposal: str = "gaussian",
@@ -199,7 +248,7 @@ class Posterior(ABC):
             simulator: the one that the posterior was trained on.
             budget: simulator calls: up to half of them locate the posterior in rounds, the others are made there.
             rounds: at most so many, the last one included.
-            seed: of simulations, training and draws.
+            seed: of simulations, training and draws; None takes a fresh one, and says which.
             sims: the simulations that this posterior was trained on, to be used again where they can be.
             proposal: the form of a region: `"gaussian"`, or `"truncated"` for the prior cut to a box.
             training: how the last round's networks are trained; by default as this posterior's, but shorter.
@@ -213,22 +262,121 @@ class Posterior(ABC):
         Raises:
             ScorefoldError: if this kind of posterior cannot be refined, or an argument cannot be right.
         """
-        plan = Refining(budget, rounds, seed, proposal, training, store, workers, progress)
+        budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
+        plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
         return self.method.refine(self, x_obs, simulator, sims, plan)
 
+    def check(
+        self,
+        x_obs: Any,
+        simulator: Callable[..., Any],
+        sims: int = 300,
+        seed: int = 0,
+        workers: int | Workers | None = None,
+        progress: bool = False,
+    ) -> Check:
+        """Find out, by simulations at its own draws, how far the posterior of one data set is off.
+
+        Take it where `draws.trust` is not good enough, or not known. The answer is about this data set, not an average, and
+        is signed: which mean is too high, which width too large.
+
+        Args:
+            x_obs: the observations, (n, *shape).
+            simulator: the one that the posterior was trained on.
+            sims: simulator calls. Shifts have a standard error of about √(n / sims) posterior sd: 100 n of them tell 0.1 sd.
+            seed: of draws and simulations.
+            workers: who runs the simulator, as in `sf.simulate`.
+            progress: show a bar.
+
+        Returns:
+            A `Check`; print it. `posterior.corrected(check)` takes the errors away that it found.
+
+        Raises:
+            ScorefoldError: if the method has no score to check, or an argument cannot be right.
+
+        `docs/trust.md` has an example that the tests run.
+        """
+        settings.count("sims", sims, 1)
+        settings.count("seed", seed, 0)
+        x = self.checked(x_obs)
+        own, seen = self._checkable(x)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
+            drawn = self.draw(x, DRAWS, (seed, 0))
+        return run_check(own, seen, self._own_space(drawn.u), Simulating(simulator, sims, seed, workers, progress))
+
+    def corrected(self, check: Check) -> "Posterior":
+        """The posterior with the errors that a check found taken away, as far as its simulations can tell.
+
+        It is for the checked data set and its neighbourhood, not for others; there is nothing to train, and it is saved and
+        loaded like any other. The trust of its draws rests on the check.
+
+        Args:
+            check: what `check` of this posterior returned; with 100 n simulations shifts are corrected to about 0.1 sd.
+
+        Returns:
+            A posterior of the same kind.
+
+        Raises:
+            ScorefoldError: if this is no posterior of composed scores, was corrected before, or the check is of another one.
+        """
+        raise ScorefoldError(
+            f"expected a posterior of composed scores to correct; got one by {type(self.method).__name__}. Use method='f-npse'."
+        )
+
+    def _checkable(self, x: np.ndarray) -> tuple[Checkable, np.ndarray]:
+        """What a check is to look at, and the observations as it sees them."""
+        if not isinstance(self, Checkable):
+            raise ScorefoldError(
+                f"expected a posterior with a score, to check by simulations; {type(self.method).__name__} has none. Use "
+                "method='f-npse', 'pf-npse', 'nle' or 'nre'."
+            )
+        return self, x
+
+    def _own_space(self, u: np.ndarray) -> np.ndarray:
+        """Draws in the space that scores are learned in."""
+        return u
+
     def _sample(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options) -> Draws:
+        seen = None if self.made is None else self.made.seen
+        noticed = "" if seen is None else unlike(seen, x)
+        if noticed:
+            warnings.warn(f"{noticed} Draws for them are not to be trusted.", UnlikeSimulations, stacklevel=3)
         started = time.perf_counter()
-        drawn = self.draw(x, draws, seed, options)
-        theta = self.prior.from_normal(drawn.u)
+        with single_precision():
+            drawn = self.draw(x, draws, seed, options)
+            doubts = self.doubts(x, drawn.u, seed, options)
+        theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
+        self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs = x.reshape(len(x), *self.shape)
-        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, x_obs, self.prior)
+        about = (x_obs, self.prior, trust, self.x_names, noticed)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
+
+    def warn_of(self, trust: Trust) -> None:
+        """Warn of draws that are not to be trusted, where a kind of posterior does so; by default it is only printed."""
+        return
+
+    @property
+    def x_names(self) -> tuple[str, ...]:
+        """The names of the numbers of an observation, if they were given to `sf.simulate`; else none."""
+        return () if self.made is None or self.made.seen is None else self.made.seen.names
+
+    def say_if_unfinished(self) -> None:
+        """A ScorefoldWarning for the best so far of a training that was stopped."""
+        if self.made is not None and not self.made.finished:
+            warnings.warn(
+                "this posterior is not finished: it holds the best networks of a training that was stopped. Let the training "
+                "go on (scorefold fit --resume, or sf.fit with the same checkpoint) before you rely on its draws.",
+                ScorefoldWarning,
+                stacklevel=3,
+            )
 
     def sample_many(
         self,
         x_obs: Any,
         draws: int = 100,
-        seed: int | Sequence[int] = 0,
+        seed: int | Sequence[int] | None = 0,
         *,
         rule: str | Rule | None = None,
         sampler: str | Sampler | None = None,
@@ -238,13 +386,26 @@ class Posterior(ABC):
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
         With a list of seeds every data set has its own, the one that `sample` would draw the same with, up to rounding (which
-        the chains of NLE and NRE amplify on an accelerator). One warning says how many data sets did not converge; which ones
-        is in the result.
+        the chains of NLE and NRE amplify on an accelerator). One warning says for how many data sets the sampler did not
+        settle; which ones is in the result. There is no trust in it: `sample` says how far one data set's draws may be off.
+
+        Args:
+            x_obs: (data sets, n, *shape).
+            draws: For each data set. Default 100.
+            seed: One, or one for each data set. Default 0.
+            rule: As in `sample`.
+            sampler: As in `sample`.
+            set_size: As in `sample`.
+            chains: As in `sample`.
+
+        Returns:
+            `ManyDraws`, with θ (data sets, draws, dim).
+
+        Raises:
+            ScorefoldError: As `sample`.
         """
-        settings.count("draws", draws, 1)
-        given: list[Any] = list(seed) if isinstance(seed, list | tuple) else [seed]
-        for one in given:
-            settings.count("seed", one, 0)
+        draws = settings.count("draws", draws, 1)
+        given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
         options = self._checked_options(Options(rule, sampler, set_size, chains))
         x = settings.numbers("x_obs", x_obs)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
@@ -258,15 +419,16 @@ class Posterior(ABC):
         flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
         seeds = [(one, 0) for one in given] if each else [(given[0], i) for i in range(len(x))]
-        u, converged, diverged = self.draw_many(flat, draws, seeds, options)
+        with single_precision():
+            u, converged, diverged = self.draw_many(flat, draws, seeds, options)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])
         many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
         if not many.converged.all():
             warnings.warn(
-                f"the draws of {np.sum(~many.converged)} of {len(x)} data sets have not converged, {many.diverged.sum()} of "
-                "these diverged; `converged` and `diverged` say which.",
+                f"the sampler has not settled for {np.sum(~many.converged)} of {len(x)} data sets, and diverged for "
+                f"{many.diverged.sum()} of these; `converged` and `diverged` say which.",
                 UntrustworthyDraws,
                 stacklevel=2,
             )
@@ -290,33 +452,7 @@ class Posterior(ABC):
 
     def checked(self, x_obs: Any) -> np.ndarray:
         """x_obs as (n, features) float64, or a ScorefoldError."""
-        wanted = "(n, " + ", ".join(map(str, self.shape)) + ")" if self.shape else "(n,)"
-        try:
-            x = settings.numbers("x_obs", x_obs)
-        except ScorefoldError as error:
-            raise ScorefoldError(
-                f"expected x_obs to be numbers of shape {wanted}; got {type(x_obs).__name__} ({error}). For several data sets "
-                "pass a list of such arrays."
-            ) from None
-        if x.shape[1:] != self.shape or x.ndim == 0:
-            hint = " For one observation write x_obs[None]." if x.shape == self.shape else ""
-            raise ScorefoldError(
-                f"expected x_obs of shape {wanted}, as the simulations were; got {x.shape}. The first axis counts "
-                f"observations.{hint}"
-            )
-        if len(x) == 0:
-            raise ScorefoldError(
-                "expected at least one observation; got n = 0. Without observations the posterior is the prior: use "
-                "prior.sample(count, seed)."
-            )
-        bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
-        if bad.any():
-            raise ScorefoldError(
-                f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
-                "Leave them out if they are missing at random."
-            )
-        within_reach(x)
-        return x.reshape(len(x), -1)
+        return checked(x_obs, self.shape, self.x_names)
 
 
 def draw_one_by_one(
@@ -334,20 +470,3 @@ def draw_one_by_one(
                 continue
             u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
     return u, converged, diverged
-
-
-def within_reach(x: np.ndarray) -> None:
-    """Refuse observations that no simulation can be like."""
-    if np.abs(x).max(initial=0.0) > LARGEST:
-        raise ScorefoldError(
-            f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
-            f"{x.flat[np.abs(x).argmax()]:.3g}"
-        )
-
-
-def _depth(value: Any) -> int:
-    """How deeply nested; -1 where it is ragged."""
-    try:
-        return np.ndim(value)
-    except ValueError:
-        return -1

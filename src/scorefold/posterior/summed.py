@@ -7,7 +7,7 @@ does not recompile. On an accelerator the clouds or chains of many data sets mov
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -15,11 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.density.mean_terms import Terms
+from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
+from scorefold.posterior.check import Pairs
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
+from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
+from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, all_chains, chain_length, judged, nuts_draws
 from scorefold.sample.tempered import (
@@ -45,11 +48,13 @@ CHUNK = 64
 """Observations whose terms are computed together."""
 CLOUD_CHUNK, PAIRS = 16, 4_096
 """Of a cloud: observations at a time, and pairs of a draw and an observation."""
+GRADIENTS_TOGETHER = 32
+"""Draws at which members are compared at a time."""
 TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
 """On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SummedPosterior(Posterior):
     """A learned term, ready to be summed; its network's arrays have a leading member axis, and the members' mean is taken."""
 
@@ -59,6 +64,8 @@ class SummedPosterior(Posterior):
     history: History | None
     """None where the terms were not trained."""
     shape: tuple[int, ...]
+    reach: Reach | None = None
+    """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("sampler", "chains")
@@ -69,6 +76,10 @@ class SummedPosterior(Posterior):
     def blank(cls, about: About) -> tuple[Terms]:
         """The terms that the settings mean."""
         return (about.method.skeleton(about),)
+
+    def fault(self) -> str:
+        """A curve for other parameters."""
+        return "" if self.reach is None else self.reach.misfit(self.prior.dim)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """By the method's sampler and number of chains, or those asked for."""
@@ -86,6 +97,35 @@ class SummedPosterior(Posterior):
             u, info = nuts_draws(_log_density, data, self._chains(chains, draws), draws, key)
         warn(info, u)
         return Drawn(u, info, sampler)
+
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """By the gradients of each member's sum at some of the draws."""
+        terms = self.terms
+        if not isinstance(terms, MeanTerms) or self.method.training.members < 2:
+            return Doubts("there is no ensemble whose members could disagree")
+        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+            return Doubts(f"{len(u)} draws are too few to tell")
+        some = u[:: -(-len(u) // JUDGED)]  # chains lie one after the other
+        at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
+        scores = _by_member(terms, _padded(x), jnp.asarray(len(x)), at)
+        found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
+        if self.reach is None:
+            return Doubts(found)
+        return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(terms.standardize, x, u))
+
+    def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
+        """The gradients of the terms of single observations x (pairs, 1, features), each at its own u, with derivatives."""
+        score, jacobian = _at_pairs(self.terms, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
+        return Pairs(np.asarray(score, np.float64), np.asarray(jacobian, np.float64))
+
+    @property
+    def lowest_noise(self) -> float:
+        """There is none."""
+        return 0.0
+
+    def checked_size(self, n: int) -> int:
+        """Observations are single."""
+        return 1
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
@@ -197,6 +237,29 @@ def _clouds_of_many(data: tuple[Terms, Float[Array, "sets obs x"], Array], dim: 
 
 
 @eqx.filter_jit
+def _by_member(terms: MeanTerms, x: Float[Array, "obs x"], count: Array, u: Cloud) -> Float[Array, "members draws dim"]:
+    """The gradient of every member's own log density, a few draws at a time."""
+
+    def one(network: Any) -> Cloud:
+        alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
+        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count)), u, batch_size=GRADIENTS_TOGETHER)
+
+    return jax.lax.map(one, terms.network)
+
+
+@eqx.filter_jit
+def _at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud, Float[Array, "pairs dim dim"]]:
+    """∇_u log p(x|u) and its derivative for each pair, a few at a time."""
+
+    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        prepared, at = terms.prepare(pair[0]), pair[1]
+        gradient = jax.grad(lambda u: terms.term(u, prepared))
+        return gradient(at), jax.jacfwd(gradient)(at)
+
+    return jax.lax.map(one, (x, u), batch_size=GRADIENTS_TOGETHER)
+
+
+@eqx.filter_jit
 def _chains_of_many(
     data: tuple[Terms, Float[Array, "sets obs x"], Array], chains: Chains, keys: Array
 ) -> tuple[Float[Array, "sets chains length dim"], Array]:
@@ -225,7 +288,7 @@ def warn(info: SummedInfo, u: np.ndarray) -> None:
         )
     else:
         what = (
-            f"the {info.chains} chains have not converged: R̂ = {info.r_hat:.3f} (below {LARGEST_R_HAT} if healthy), effective "
+            f"the {info.chains} chains have not settled: R̂ = {info.r_hat:.3f} (below {LARGEST_R_HAT} if healthy), effective "
             f"sample size {info.ess:.0f}, {info.divergences} divergent transitions. They may sit in different "
             "modes, between which NUTS does not jump; use sampler='smc'"
         )

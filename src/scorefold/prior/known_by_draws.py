@@ -24,6 +24,7 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, closest
 from scorefold.prior.multivariate_normal import cholesky
 from scorefold.prior.normal_space import U_MAX, Values
+from scorefold.shown import listed
 from scorefold.types import Float
 
 Rows = Float[np.ndarray, "count dim"]
@@ -103,7 +104,7 @@ class Whitened:
     def text(self, names: tuple[str, ...]) -> str:
         """The law in words, with the parameters' names, for the representation of a `Prior`."""
         within = [f" in ({low:.6g}, {high:.6g})" if np.isfinite([low, high]).any() else "" for low, high in self.bounds]
-        return f"{', '.join(a + b for a, b in zip(names, within, strict=True))} ~ {self.count} draws"
+        return f"{listed([a + b for a, b in zip(names, within, strict=True)])} ~ {self.count} draws"
 
 
 def fit_draws(theta: Rows, names: tuple[str, ...], bounds: Bounds) -> Whitened:

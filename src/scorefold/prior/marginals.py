@@ -14,7 +14,10 @@ from scipy.special import ndtr, ndtri
 from scorefold.errors import ScorefoldError, closest
 from scorefold.prior.multivariate_normal import MULTIVARIATE_NORMAL
 from scorefold.prior.normal_space import U_MAX, Values
+from scorefold.shown import listed, one_line
 
+MOST_SHOWN = 12
+"""Marginals in the representation of a prior."""
 EXPECTED = "expected a continuous distribution of scipy.stats or NumPyro"
 
 NUMPYRO: dict[str, Callable[..., Any]] = {
@@ -100,7 +103,7 @@ class Marginals:
 
     def text(self, names: tuple[str, ...]) -> str:
         """The law in words, with the parameters' names, for the representation of a `Prior`."""
-        return ", ".join(f"{name} ~ {m.text()}" for name, m in zip(names, self.marginals, strict=True))
+        return listed([f"{one_line(name)} ~ {m.text()}" for name, m in zip(names, self.marginals, strict=True)], MOST_SHOWN)
 
 
 def _to_normal(law: Any, theta: np.ndarray) -> np.ndarray:
@@ -134,7 +137,7 @@ def marginal(name: str, distribution: Any) -> Marginal:
     given = _parameters(frozen)
     if shape := np.broadcast_shapes(*map(np.shape, given.values())):
         raise _batched(name, shape)
-    kind, parameters = frozen.dist.name, {k: float(v) for k, v in given.items()}
+    kind, parameters = frozen.dist.name, _floats(name, frozen.dist.name, given)
     law = getattr(stats, kind)(**parameters)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -154,6 +157,19 @@ def marginal(name: str, distribution: Any) -> Marginal:
     # Where the bound is 0, loc + scale · a can miss it by a rounding error of loc.
     low, high = (0.0 if abs(end) < 1e-15 * abs(parameters["loc"]) else float(end) for end in law.support())
     return Marginal(kind, parameters, law, (low, high), (below, above))
+
+
+def _floats(name: str, kind: str, given: Mapping[str, Any]) -> dict[str, float]:
+    try:
+        return {k: float(v) for k, v in given.items()}
+    except (TypeError, ValueError):
+        shown = ", ".join(f"{k} = {v!r:.40}" for k, v in given.items())
+        hint = " uniform(loc, scale) goes from loc to loc + scale." if kind == "uniform" else ""
+        raise ScorefoldError(
+            f"prior of {name!r}: expected numbers as the parameters of {kind}; got {shown}. Give each a number, and leave out "
+            f"what is at its default: scipy.stats.{kind}({', '.join(k for k in given if k not in ('loc', 'scale')) or '0, 1'})."
+            f"{hint}"
+        ) from None
 
 
 def _parameters(frozen: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from scipy import linalg, stats
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior.normal_space import U_MAX, Values
+from scorefold.shown import listed
 
 MULTIVARIATE_NORMAL = type(stats.multivariate_normal())
 
@@ -48,7 +49,7 @@ class Gaussian:
         """The law in words, with the parameters' names, for the representation of a `Prior`."""
         with np.printoptions(threshold=25, formatter={"float": "{:.6g}".format}):
             mean, cov = (" ".join(np.array2string(a, separator=", ").split()) for a in (self.mean, self.cov))
-        return f"{', '.join(names)} ~ multivariate_normal(mean={mean}, cov={cov})"
+        return f"{listed(names)} ~ multivariate_normal(mean={mean}, cov={cov})"
 
 
 def mean_and_cov(distribution: Any) -> tuple[np.ndarray, np.ndarray]:

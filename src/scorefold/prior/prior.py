@@ -8,7 +8,7 @@ No draw can leave the bounds of θ. All of it is float64 on the host. The map an
 where float64 cannot hold θ so close to its bound: Beta(½, ½) keeps the last 1e-9 of its mass between 1 - 2e-18 and 1.
 """
 
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,12 @@ from scorefold.prior.marginals import Marginals, marginal, pairs_of
 from scorefold.prior.multivariate_normal import Gaussian, mean_and_cov
 from scorefold.prior.normal_space import Values
 from scorefold.prior.proposal import Proposal, Proposed
+from scorefold.shown import html_table
 from scorefold.types import Float
 
 CHUNK = 65_536
+MOST_ROWS = 20
+"""Parameters in a notebook's table."""
 FLOAT32_EPS = np.finfo(np.float32).eps
 
 
@@ -68,7 +71,7 @@ class Prior:
                     "their own. Leave it out."
                 )
             pairs = pairs_of(distribution)
-            self.names = _checked_names([name for name, _ in pairs], len(pairs))
+            self.names = settings.names("parameter", [name for name, _ in pairs], len(pairs))
             self._law = Marginals([marginal(name, law) for name, law in pairs])
         else:
             ready = isinstance(distribution, Gaussian | Whitened | Proposed)
@@ -307,6 +310,11 @@ class Prior:
     def __repr__(self) -> str:
         return f"Prior({self._law.text(self.names)})"
 
+    def _repr_html_(self) -> str:
+        shown = zip(self.names[:MOST_ROWS], self.bounds, strict=False)
+        rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in shown]
+        return html_table("Prior", ("parameter", "least", "most"), rows, [repr(self)])
+
     def _values(self, what: str, values: ArrayLike) -> Values:
         array = settings.numbers(what, values)
         if array.ndim == 0 or array.shape[-1] != self.dim:
@@ -316,16 +324,5 @@ class Prior:
         return array
 
 
-def _checked_names(names: Any, count: int) -> tuple[str, ...]:
-    ordered = isinstance(names, list | tuple | KeysView) or (isinstance(names, np.ndarray) and names.ndim == 1)
-    good = ordered and all(isinstance(name, str) and name.strip() for name in names)
-    if not good or len(names) != count or len(set(names)) != count:
-        raise ScorefoldError(
-            f"expected {count} different names, each a string with something in it; got {names!r:.200}. Name "
-            "every parameter once."
-        )
-    return tuple(names)
-
-
 def _names_or_default(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    return _checked_names([f"theta_{i}" for i in range(count)] if names is None else names, count)
+    return settings.names("parameter", [f"theta_{i}" for i in range(count)] if names is None else names, count)

@@ -7,9 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.mathtext import MathTextParser
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.palette import FRAME, GRID, INK
+from scorefold.shown import one_line
 
 
 def figure_of(width: float, height: float, constrained: bool = True) -> Figure:
@@ -28,6 +30,27 @@ def plain(axes: Axes, title: str = "", ticks: float = 9.0) -> None:
     axes.tick_params(labelsize=ticks, width=0.8, color=FRAME)
     axes.grid(color=GRID, lw=0.7)
     axes.set_axisbelow(True)
+
+
+def plain_text(name: object) -> str:
+    """A name as a figure shows it, in one line: mathematics between dollars where it is some, and otherwise letter by letter.
+
+    A legend leaves out what begins with an underscore, so a space goes before it.
+    """
+    text = one_line(name)
+    if "$" in text and not _is_mathematics(text):
+        text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+def _is_mathematics(text: str) -> bool:
+    if text.replace(r"\$", "").count("$") % 2:
+        return False
+    try:
+        MathTextParser("agg").parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def legend_below(figure: Figure, columns: int, handles: list[Any] | None = None, labels: list[str] | None = None) -> None:

@@ -15,6 +15,8 @@ READING = (
 
 Summary = Mapping[str, Any]
 
+UNSETTLED = (("diverged", "diverged"), ("not converged", "not settled"))
+
 
 def verdict(summary: Summary) -> str:
     """The verdict, as it stands at the beginning of a text."""
@@ -41,7 +43,7 @@ def _row(name: str, one: Mapping[str, Any], tied: list[str], taken: bool) -> Row
     score, behind = one["energy score"], one["behind the best"]
     place = "best score" if name == tied[0] else "not told from the best" if name in tied else "worse"
     said = [f"take it: {place}" if taken else place]
-    said += [f"{one[word]} {word}" for word in ("diverged", "not converged") if one[word]]
+    said += [f"{one[word]} {shown}" for word, shown in UNSETTLED if one[word]]
     if not passes(one["p"]):
         said.append("not calibrated")
     return [

@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.canvas import figure_of, finite_array
+from scorefold.report.canvas import figure_of, finite_array, plain_text
 from scorefold.report.kernel_density import marginal, span, surface
 from scorefold.report.palette import BLUE, BLUE_LIGHT, BLUE_MID, FRAME, GREY, INK, ORANGE
 
@@ -160,7 +160,8 @@ def _scale(name: str, look: Look, *clouds: np.ndarray) -> Scale:
     formatter.create_dummy_axis()
     cast(Any, formatter.axis).set_view_interval(low, high)
     tick_labels = formatter.format_ticks(list(ticks))
-    label = name if "$" in name else _wrapped(name, int(look.panel * 90 / look.font))
+    text = plain_text(name)
+    label = text if "$" in text else _wrapped(text, int(look.panel * 90 / look.font))
     formatter.set_useMathText(True)
     shared = formatter.get_offset()
     return Scale(f"{label}\n({shared})" if shared else label, low, high, ticks, tick_labels)

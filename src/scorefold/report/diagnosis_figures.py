@@ -13,11 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from scorefold.report.canvas import figure_of, finite_array, legend_below, plain
+from scorefold.report.canvas import figure_of, finite_array, legend_below, plain, plain_text
+from scorefold.report.outcome_figures import are_drawn, outcomes
 from scorefold.report.p_values import FALSE_ALARMS, passes
 from scorefold.report.palette import BAND, BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE
 from scorefold.report.words import observations
 
+MOST_NAMED = 12
+"""Numbers of an observation whose names fit below an axis."""
 WIDEST_FIGURE = 9.0
 """Inches."""
 
@@ -37,10 +40,7 @@ def all_of(found: Any) -> dict[str, Figure]:
         ),
     }
     if found.observed is not None:
-        check = found.observed.posterior_predictive
-        figures["predictive"] = predictive(
-            check.names, check.observed, check.replicated, check.p_values, "Posterior predictive"
-        )
+        figures["predictive"] = of_predictive(found.observed.posterior_predictive, "Posterior predictive")
         if found.observed.influence is not None:
             figures["influence"] = influence(
                 found.observed.influence.distance, found.observed.misspecification.p_observations, "Pull of each observation"
@@ -103,10 +103,22 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
     right.axvspan(-1.645, 1.645, color=BAND, lw=0, zorder=0)
     left.set_xlim(min(-0.02, float(np.quantile(contracted, 0.02))), 1.03)
     left.set_ylim(-0.6, dim - 0.4)
-    left.set_yticks(np.arange(dim), names)
+    left.set_yticks(np.arange(dim), [plain_text(name) for name in names])
     left.invert_yaxis()
     left.set_xlabel("contraction\n(0: as wide as the prior, 1: a point)")
     right.set_xlabel("z-score of the mean\n(grey: where 90 % should lie)")
+    return figure
+
+
+def of_predictive(check: Any, title: str = "") -> Figure:
+    """A predictive check: outcomes one by one where some are binary or counts, else statistic by statistic."""
+    if are_drawn(check.kinds):
+        return outcomes(check.labels, check.kinds, check.x_obs, check.x, title)
+    figure = predictive(check.names, check.observed, check.replicated, check.p_values, title)
+    if 0 < len(check.x_names) <= MOST_NAMED:
+        bottom = figure.axes[-1]
+        bottom.set_xticks(np.arange(1, len(check.x_names) + 1), [plain_text(name) for name in check.x_names])
+        bottom.set_xlabel("")
     return figure
 
 
@@ -173,7 +185,7 @@ def _lines(axes: Axes, at: np.ndarray, uniformity: Any, names: Sequence[str], sh
         named = len(some) if few else len(styles) if colour == ORANGE else 0
         for i, k in enumerate(some):
             own = i < named
-            label = names[k] if own else others.format(len(some) - named) if i == named else None
+            label = plain_text(names[k]) if own else others.format(len(some) - named) if i == named else None
             style: Any = styles[i] if own else "-"
             axes.plot(at, shape(uniformity.seen[k]), color=colour, lw=1.4 if own else 0.8, ls=style,
                       alpha=1.0 if own else 0.6, label=label, zorder=4 if colour == ORANGE else 3)  # fmt: skip

@@ -32,7 +32,7 @@ def data_sets(summary: Summary) -> str:
     left_out = (
         ("failed", "with failed simulations were left out"),
         ("diverged", "diverged and were left out"),
-        ("not converged", "are used although the sampler did not converge"),
+        ("not converged", "are used although the sampler did not settle"),
     )
     said = "".join(f"; {found[name]} {words}" for name, words in left_out if found[name])
     return f"{found['used']} data sets of {observations(summary['n'])}, {summary['draws']} draws each{said}."

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from scorefold.report import diagnosis_rows
 from scorefold.report.page import Row, Words
+from scorefold.shown import one_line
 
 
 def table(summary: diagnosis_rows.Summary) -> Group:
@@ -30,5 +31,10 @@ def grid(head: Sequence[str], rows: Iterable[Row]) -> Table:
     made = Table(*head, box=None, pad_edge=False, header_style="bold")
     made.columns[0].no_wrap = True
     for row in rows:
-        made.add_row(*(Text(cell.text, "" if cell.good else "red") if isinstance(cell, Words) else cell for cell in row))
+        made.add_row(*(_cell(cell) for cell in row))
     return made
+
+
+def _cell(cell: str | Words) -> Text:
+    """As it is written: a name with brackets is no markup, and one with a newline stays in its line."""
+    return Text(cell.text, "" if cell.good else "red") if isinstance(cell, Words) else Text(one_line(cell))

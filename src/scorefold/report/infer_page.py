@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, gallery, settings_table, table, whole
-from scorefold.report.words import TASK_LABELS, health, observations
+from scorefold.report.words import SETTLED, TASK_LABELS, health, observations, trust_rows
 
 CAPTIONS = {
     "sequence": "The posterior as observations are added; dotted, the true one.",
@@ -21,10 +21,14 @@ READING = (
     "ratio is the width of the draws over the right one. The sampler's own checks say whether it followed what was learned, "
     "not whether that is right."
 )
+TRUST = (
+    "The networks of an ensemble were trained on different parts of the simulations. Where they disagree on these "
+    "observations, the answer may be off: by so many posterior sd in the mean, and by such a factor, 1 or more, in the width."
+)
 PERFECT = {"squared MMD": "0", "C2ST": "0.5", "sliced Wasserstein": "near 0", "sd ratio": "1", "mean shift": "0"}
 
 
-def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "One inference") -> str:
+def infer_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """From the run's summary, and its pictures by name."""
     try:
         settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
@@ -38,18 +42,31 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str =
         (name, f"{found:.4g}", next((best for word, best in PERFECT.items() if name.startswith(word)), ""))
         for name, found in measures.items()
     ]
-    rows.append(("sampler's own checks", checks, "converged"))
+    rows.append(("sampler's own checks", checks, SETTLED))
     rows += [
-        (f"sampler's own checks, given only {count}", words, "converged")
-        for count, words in summary.get("given fewer", {}).items()
+        (f"sampler's own checks, given only {count}", words, SETTLED) for count, words in summary.get("given fewer", {}).items()
     ]
     rows += [(f"sampler: {name}", f"{value:.4g}", "") for name, value in summary.get("sampler", {}).items()]
     body = [
         f'<p class="lead">{escaped(lead)}</p>',
+        *_trust(summary.get("trust")),
         '<div class="columns"><section><h2>Measures</h2>' + table(("measure", "found", "perfect"), rows)
         + f'<p class="quiet">{escaped(READING)}</p></section>',
         "<section><h2>Settings</h2>" + settings_table(settings) + "<h2>Times</h2>"
         + table(("step", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()]) + "</section></div>",
         *gallery(pictures, CAPTIONS),
     ]  # fmt: skip
-    return whole(title, body, {"kind": "infer", "summary": summary})
+    return whole("One inference", body, {"kind": "infer", "summary": summary})
+
+
+def _trust(told: dict[str, Any] | None) -> list[str]:
+    """What the draws say of their own error, where they say anything."""
+    if told is None:
+        return []
+    rows = trust_rows(told)
+    numbers = table(("parameter", "expected shift", "expected width"), rows) if rows else ""
+    return [
+        f'<p class="verdict {"bad" if told["verdict"] == "not to be trusted" else "good"}">Trust: {escaped(told["verdict"])}. '
+        f"{escaped(told['why'])}.</p>",
+        f'<section><h2>What the draws say of their own error</h2>{numbers}<p class="quiet">{escaped(TRUST)}</p></section>',
+    ]

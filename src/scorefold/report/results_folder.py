@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 from scorefold.report.canvas import save
 
-SUMMARY, DIAGNOSIS, COMPARISON, PAGE = "summary.json", "diagnosis.json", "comparison.json", "report.html"
+SUMMARY, DIAGNOSIS, COMPARISON, CHECK = "summary.json", "diagnosis.json", "comparison.json", "check.json"
+PAGE = "report.html"
 
 
 def write(

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from scorefold.report.canvas import figure_of, legend_below, plain
+from scorefold.report.canvas import figure_of, legend_below, plain, plain_text
 from scorefold.report.kernel_density import marginal
 from scorefold.report.palette import BLUE_RAMP, GREY, INK, ORANGE
 
@@ -36,7 +36,7 @@ def sequence(clouds: Sequence[np.ndarray], counts: Sequence[int], names: Sequenc
         for cloud, shade in zip(references, shades, strict=False):
             axes.plot(*marginal(np.asarray(cloud, float)[:, k]), color=shade, lw=1.2, ls=DOTTED)
         _draw_panel(axes, lines, None if prior is None else prior[:, k], None if truth is None else float(truth[k]))
-        axes.set_xlabel(names[k])
+        axes.set_xlabel(plain_text(names[k]))
     for axes in panels[shown:]:
         axes.set_visible(False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)

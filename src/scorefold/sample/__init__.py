@@ -38,3 +38,7 @@ __all__ = [
     "SelfTuned",
     "Transitions",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from scorefold.shown import brief
 from scorefold.types import Array, Cloud, Float, Scalar
 
 FARTHEST_DRAW = 15.0
@@ -51,6 +52,9 @@ class Info(NamedTuple):
     """Share of the sets whose pilot draws were wider than the prior, so that the GAUSS rule cut their covariance.
 
     It covers the pilots' covariances only, and is 0 without pilots: what the JAC rule cuts is not counted."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Identities(NamedTuple):

@@ -41,7 +41,7 @@ class Metropolis:
     Take it when you want acceptance rates, or no error from the steps' length. It compares densities: train with
     `sf.NPSE(conservative=True)`, whose score is the gradient of one, and use the rule `Diffused` or `Tempered`. It is slower
     than `SelfTuned`, and like it moves all draws together; with posteriors that a bounded prior cuts, or modes that lie apart,
-    and very many sets it may not mix, and then `Info` says that it has not converged. The acceptance rates are in
+    and very many sets it may not mix, and then `Info` says that it has not settled. The acceptance rates are in
     `Info.acceptance`.
 
     Args:

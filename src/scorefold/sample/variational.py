@@ -17,6 +17,7 @@ import optax
 from scorefold.errors import Diverged
 from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.sample.nuts import LogDensity
+from scorefold.shown import brief
 from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
 
 PARTICLES = 16
@@ -37,6 +38,9 @@ class VariationalInfo(NamedTuple):
     """The evidence lower bound, step by step, up to a constant."""
     converged: bool
     diverged: bool
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class Fitted(NamedTuple):

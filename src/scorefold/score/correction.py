@@ -4,10 +4,12 @@ Gate. The residual r that a network adds to the base is kept at the fraction g_t
 network has not seen, g = ⟨target - base, r⟩ / ⟨r, r⟩ clipped to [0, 1]; a network that learned nothing is switched off.
 
 Mean. At every level, whatever the simulator, E[∇ log p_t(u_t | X) | u_t] = ∇ log p_t(u_t), which is -u_t (or the learned score
-of a prior known through draws; the gate then stays open). A score that misses this by b(u) misses the sum over n observations
-by n b(u), while the posterior narrows like 1/√n: it is the error that ruins many observations. So b is estimated as a linear
-function of u_t, by least squares on cases the network has not seen, and subtracted. (The cross-fitting is that of
-"Double/debiased machine learning", Chernozhukov et al., 2018.)
+of a prior known through draws; the gate then stays open). Where simulations failed, p is not the prior but what the cases
+follow, the prior given that they do not fail. It is not known, but only its best straight line is needed, and E[∇ log p_t] = 0
+and E[∇ log p_t u_tᵀ] = -I hold for any density: the line is the score of a Gaussian with the cases' mean and covariance. A
+score that misses this by b(u) misses the sum over n observations by n b(u), while the posterior narrows like 1/√n: it is the
+error that ruins many observations. So b is estimated as a linear function of u_t, by least squares on cases the network has not
+seen, and subtracted. (The cross-fitting is that of "Double/debiased machine learning", Chernozhukov et al., 2018.)
 """
 
 import equinox as eqx

@@ -64,7 +64,10 @@ def score_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> S
 
 
 def score_validation(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
-    """Of cases as they are, each at several levels."""
+    """Of cases as they are (where their sizes are fair: see `training_set.py`), each at several levels."""
+    if cases.weights is not None:
+        key_thin, key = jax.random.split(key)
+        cases = thinned(cases, key_thin, network.shape.learns_prior)
     keys = jax.random.split(key, VALIDATION_STRATA)
     return jnp.mean(jax.lax.map(lambda k: _batch_loss(network, fixed, cases, k), keys))
 

@@ -32,6 +32,8 @@ from scorefold.errors import ScorefoldError, closest
 from scorefold.score.resmlp import Linear
 from scorefold.types import Array, Float, Key
 
+__all__ = ["Attention", "Convolution"]
+
 Shape = tuple[int, ...]
 Vector = Float[Array, " out"]
 
@@ -42,6 +44,10 @@ CELLS = {1: 8, 2: 4}
 MOST_TOKENS = 2048
 """Attention compares every token with every other."""
 MOST_EMBEDDING_LAYERS, WIDEST_EMBEDDING = 32, 4096
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from scorefold.noise import CLEAN, Level
 from scorefold.score import gaussian_base, standardize
 from scorefold.score.correction import Correction
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.local_mean import LocalMean
 from scorefold.score.network import Embedded, ScoreModel, ScoreNetwork, Shape, residual_scale
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Cloud, Float, Int
@@ -34,6 +35,8 @@ class ScoreEnsemble(eqx.Module):
     standardize: Standardize
     base: GaussianBase | None
     correction: Correction | None
+    local: LocalMean | None = None
+    """What simulations around one data set's draws say besides."""
 
     def member(self, network: ScoreNetwork) -> ScoreModel:
         """One member as a model of its own."""
@@ -158,7 +161,11 @@ class EnsembleSets(SetScores):
         if ensemble.base is not None:
             off = jnp.sqrt(level.gamma) * mean[:, None] - u
             score = score + jnp.einsum("jnd,jde->jne", off, self._matrices(-1.0, level)[which])
-        return score if ensemble.correction is None else score - ensemble.correction.mean_at(u, level.t)
+        if ensemble.correction is not None:
+            score = score - ensemble.correction.mean_at(u, level.t)
+        if ensemble.local is not None:
+            score = ensemble.local.corrected(score, self.prior(u, level), u, level, self.sizes[which])
+        return score
 
     def log_densities(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """Σ_j of the conservative networks' energies."""

@@ -10,10 +10,30 @@ from scorefold.noise import Level
 from scorefold.score.correction import Correction
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.network import ScoreNetwork
-from scorefold.train.training_set import Cases, TrainingSet
-from scorefold.types import Array, Float, Key, Scalar, new_key
+from scorefold.train.training_set import Cases, TrainingSet, thinned
+from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
 
 KNOTS = 21
+
+
+class GaussianScore(NamedTuple):
+    """The straight line closest to ∇ log p_t, whatever p: the score of the Gaussian with p's mean and covariance, diffused."""
+
+    mean: Float[Array, " dim"]
+    vectors: Float[Array, "dim dim"]
+    variances: Float[Array, " dim"]
+
+    def score(self, theta: Theta, level: Level) -> Theta:
+        """-(γ C + (1-γ) I)⁻¹ (u_t - √γ m)."""
+        off = (theta - jnp.sqrt(level.gamma) * self.mean) @ self.vectors
+        return -self.vectors @ (off / (level.gamma * self.variances + level.noise))
+
+
+def matched(u: np.ndarray) -> GaussianScore:
+    """For the density that u (cases, dim) came from."""
+    u = np.asarray(u, np.float64)
+    variances, vectors = np.linalg.eigh(np.cov(u, rowvar=False).reshape(u.shape[1], -1))
+    return GaussianScore(*(jnp.asarray(v, jnp.float32) for v in (u.mean(axis=0), vectors, variances)))
 
 
 class _Sums(NamedTuple):
@@ -28,8 +48,10 @@ class _Sums(NamedTuple):
     rows: Scalar
 
 
-def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Level, key: Key) -> _Sums:
-    """For cases that `judge` did not train on, at one level, over ±noise."""
+def _sums(
+    ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, matching: GaussianScore | None, level: Level, key: Key
+) -> _Sums:
+    """For cases that `judge` did not train on, at one level, over ±noise; `matching` unless u follows the prior."""
 
     def one(u: Array, x: Array, size: Array, noise: Array) -> _Sums:
         sigma = jnp.sqrt(level.noise)
@@ -37,8 +59,8 @@ def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Lev
         own = ensemble.member(judge)
         embedded = own.embed(x, size)
         base, residual = own.base_score(theta, level, embedded), own.residual_score(theta, level, embedded)
-        prior = -theta
-        if judge.shape.learns_prior:
+        prior = -theta if matching is None else matching.score(theta, level)
+        if matching is None and judge.shape.learns_prior:
             prior = own(theta, level, own.embed(x, jnp.zeros((), size.dtype)))
 
         def of(network: ScoreNetwork) -> Array:
@@ -62,13 +84,16 @@ def _sums(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, level: Lev
         )
 
     noise = jax.random.normal(key, cases.u.shape)
-    both = [jax.vmap(one)(*cases, sign * noise) for sign in (1.0, -1.0)]
+    both = [jax.vmap(one)(cases.u, cases.x, cases.sizes, sign * noise) for sign in (1.0, -1.0)]
     return jax.tree.map(lambda a, b: jnp.sum(a + b, axis=0), *both)
 
 
 @jax.jit
-def _over_levels(ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, levels: Level, keys: Array) -> _Sums:
-    return jax.lax.map(lambda at: _sums(ensemble, judge, cases, *at), (levels, keys))
+def _over_levels(
+    ensemble: ScoreEnsemble, judge: ScoreNetwork, cases: Cases, matching: GaussianScore | None, levels: Level, keys: Array
+) -> _Sums:
+    with jax.default_matmul_precision("highest"):  # as draws are made
+        return jax.lax.map(lambda at: _sums(ensemble, judge, cases, matching, *at), (levels, keys))
 
 
 def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> Correction:
@@ -76,14 +101,19 @@ def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int,
     cases, held_out = training.cases, training.unseen(members)
     rows = knots_of(len(levels.t))
     knots = jax.tree.map(lambda v: v[rows], levels)
-    keys = jax.random.split(jax.random.fold_in(new_key(training.seed), 7), len(rows))
-
+    key = jax.random.fold_in(new_key(training.seed), 7)
+    keys = jax.random.split(key, len(rows))
+    if training.failed:
+        held_out = held_out & (training.sizes > 0)
     fewest = int(held_out.sum(axis=1).min())
     parts = []
     for member, out in enumerate(held_out):
         judge = jax.tree.map(lambda v, m=member: v[m], ensemble.network)
-        chosen = jax.tree.map(lambda v, out=out: v[np.flatnonzero(out)[:fewest]], cases)
-        parts.append(_over_levels(ensemble, judge, chosen, knots, keys))
+        chosen: Cases = jax.tree.map(lambda v, out=out: v[np.flatnonzero(out)[:fewest]], cases)
+        if chosen.weights is not None:
+            chosen = thinned(chosen, jax.random.fold_in(key, member), learns_prior=False)
+        matching = matched(np.asarray(chosen.u)) if training.failed else None
+        parts.append(_over_levels(ensemble, judge, chosen, matching, knots, keys))
     sums: _Sums = jax.tree.map(lambda *p: np.sum(np.asarray(p, np.float64), axis=0), *parts)
     shape = ensemble.network.shape
     correction = _solve(sums, np.asarray(knots.t), gated=shape.base and not shape.learns_prior)

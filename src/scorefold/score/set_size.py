@@ -170,4 +170,5 @@ def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Le
         s, slope = jax.lax.fori_loop(0, (count + CHUNK - 1) // CHUNK, chunk, start)
         return s @ scale @ s / 2 + jnp.trace(scale @ slope)
 
-    return jax.lax.map(one, cases)
+    with jax.default_matmul_precision("highest"):  # as draws are made
+        return jax.lax.map(one, cases)

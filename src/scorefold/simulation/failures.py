@@ -1,12 +1,13 @@
 """Simulations that failed: which, how, and when there are too many of them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scorefold.errors import SimulatorError
+from scorefold.simulation.advice import advice
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.outcome import FAILURES_KEPT, MISSING, OK, STATUS, Block
 
@@ -40,8 +41,8 @@ def failures(calls: Calls, status: np.ndarray, texts: Mapping[int, str]) -> tupl
 class Guard:
     """Counts what came, and stops a run that fails too often."""
 
-    def __init__(self, max_failures: float, describe: Callable[[int], str]):
-        self.max_failures, self.describe = max_failures, describe
+    def __init__(self, max_failures: float, describe: Callable[[int], str], names: Sequence[str] = ()):
+        self.max_failures, self.describe, self.names = max_failures, describe, names
         self.counts: Counter[str] = Counter()
         self.seen: dict[int, tuple[int, str]] = {}
         """Status and text of the first failures, by number."""
@@ -101,6 +102,6 @@ class Guard:
         return SimulatorError(
             f"expected at most a fraction {self.max_failures:g} (max_failures) of simulations to fail; got {self.failed:,} of "
             f"{self.done:,}: {self.summary()}. The run was stopped; what was finished is kept where there is a store. "
-            f"Mend the simulator, narrow the prior or raise max_failures.\nThe first to fail was simulation {index}, "
-            f"θ = {self.describe(index)}, {STATUS[code]}: {text}"
+            f"Mend the simulator, narrow the prior or raise max_failures.\n{advice(text, self.names)}"
+            f"The first to fail was simulation {index}, θ = {self.describe(index)}, {STATUS[code]}: {text}"
         )

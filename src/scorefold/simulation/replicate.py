@@ -21,7 +21,7 @@ def replicate(
     theta: np.ndarray,
     simulator: Callable[..., Any],
     n: int,
-    seed: int,
+    seed: int | None,
     workers: int | Workers | None = None,
     progress: bool = False,
 ) -> np.ndarray:
@@ -30,11 +30,10 @@ def replicate(
     Observation j of row i is simulation i n + j of the seed. `workers` is that of `sf.simulate`: who runs the simulator, and
     the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning.
     """
-    settings.count("n", n, 1)
-    settings.count("seed", seed, 0)
+    n, seed = settings.count("n", n, 1), settings.seed(seed)
     workers = as_workers(workers)
     check(simulator, workers)
-    calls = repeat(np.asarray(theta, np.float64), int(n), int(seed))
+    calls = repeat(np.asarray(theta, np.float64), n, seed)
     place, guard = Memory(calls), Guard(workers.max_failures, calls.describe)
     with source_of(simulator, calls.seed, workers, stored=False) as source:
         try:

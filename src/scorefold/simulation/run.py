@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from scorefold.progress import gauge
+from scorefold.progress import bar
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Guard
-from scorefold.simulation.outcome import Block, block
+from scorefold.simulation.outcome import OK, Block, block
 from scorefold.simulation.sources.source import Gaps, Shape, Source
 
 
@@ -50,11 +50,12 @@ def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
     shape, first = (place.shape, []) if place.shape is not None else source.shape(calls.rows, calls.budget, guard)
     place.begin(shape)
     done = count_done(place)
-    with gauge("simulating", calls.budget, done, progress) as report:
+    with bar("simulating", calls.budget, progress, done) as report:
 
         def keep(made: Block) -> None:
             place.add(made)
-            report(len(made.status), f"{guard.failed:,} failed")
+            failed = guard.failed + int((made.status != OK).sum())
+            report.update(len(made.status), f"{failed:,} failed")
 
         if first and not done:
             keep(block(0, first, shape))

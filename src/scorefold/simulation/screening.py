@@ -2,8 +2,11 @@
 
 Refused: simulations whose arrays do not belong together or hold NaN, fewer than 50 cases (a fifth of them is held out), and
 observations beyond 1e37, where differences overflow in single precision. Said: numbers that are the same in every simulation,
-which are left out, and simulations of which more than 5% failed: leaving them out changes the posterior to the one given that a
-simulation succeeds, which is another one wherever failing depends on θ.
+which are left out, and simulations of which more than 5% failed. The posterior is then p(θ) ∏_j p(x_j, ok | θ): that a
+simulation did not fail is part of every observation, and tells of θ wherever failing depends on θ (`simulations.py`).
+
+NLE and NRE learn p(x | θ, ok), and leave that part out. They say so where failing depends on θ: where the parameters of what
+succeeded no longer have the mean and the variance of the prior, 0 and 1 in the N(0, I) space, by more than chance explains.
 """
 
 import math
@@ -14,11 +17,13 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
+from scorefold.simulation import columns
 from scorefold.simulation.outcome import LARGEST
-from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.simulation.simulations import FEWEST_CASES, Simulations, pieces
 
-FEWEST_CASES = 50
 MOST_FAILED = 0.05
+BEYOND_CHANCE = 4.0
+"""Standard errors."""
 
 
 def check(sims: Simulations) -> None:
@@ -31,12 +36,14 @@ def check(sims: Simulations) -> None:
     if not all(isinstance(part, np.ndarray) for part in (theta, x, sizes, origin)):
         kinds = ", ".join(type(part).__name__ for part in (theta, x, sizes, origin))
         raise ScorefoldError(f"expected θ, x, sizes and origin as NumPy arrays; got {kinds}. Use what sf.simulate returns.")
+    columns.checked_names(list(sims.x_names) if isinstance(sims.x_names, tuple) else sims.x_names, x.shape[2:])
     cases = len(theta) if theta.ndim else 0
     agree = (
         theta.shape == (cases, sims.prior.dim)
         and x.shape[:2] == (cases, sims.set_size)
         and sizes.shape == (cases,)
         and origin.shape == (cases,)
+        and (sims.calls is None or np.shape(sims.calls) == (cases,))
     )
     if not agree:
         raise ScorefoldError(
@@ -64,8 +71,8 @@ def say(sims: Simulations) -> None:
     if sims.failed > MOST_FAILED * sims.budget:
         warnings.warn(
             f"{sims.failed:,} of {sims.budget:,} simulations failed and were left out, {sims.failed / sims.budget:.0%}. The "
-            "posterior is the one given that the simulation succeeds: biased, if failing depends on θ. Mend the simulator, or "
-            "narrow the prior to where it works.",
+            "posterior counts every observation as one that did not fail: where failing depends on θ, it favours θ that fail "
+            "less. If failing is not part of the model, mend the simulator, or narrow the prior to where it works.",
             ScorefoldWarning,
             stacklevel=4,
         )
@@ -79,4 +86,25 @@ def say(sims: Simulations) -> None:
             f"number {constant.argmax()}, always {first[constant.argmax()]:.6g}). They say nothing about θ and are left out.",
             ScorefoldWarning,
             stacklevel=4,
+        )
+
+
+def fails_by_theta(sims: Simulations) -> bool:
+    """Whether failing depends on θ, by the mean and the variance of u over the parameter draws that gave observations."""
+    if not sims.failed:
+        return False
+    u = sims.prior.to_normal(sims.theta[np.unique(sims.origin, return_index=True)[1]])
+    off = np.concatenate([u.mean(axis=0), ((u**2).mean(axis=0) - 1) / np.sqrt(2)])
+    return bool(np.abs(off).max() * np.sqrt(len(u)) > BEYOND_CHANCE)
+
+
+def say_likelihood_alone(sims: Simulations, method: str) -> None:
+    """A ScorefoldWarning where a likelihood of observations alone is not the whole."""
+    if fails_by_theta(sims):
+        warnings.warn(
+            f"failing depends on θ, and {method} learns the likelihood of observations given that simulations do not fail. "
+            "That they did not fail tells of θ too, and is left out: other methods count it in. Use method='f-npse' or 'npe', "
+            "or mend the simulator.",
+            ScorefoldWarning,
+            stacklevel=6,
         )

@@ -7,7 +7,7 @@ simulation is a status of that one, and the others go on.
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,11 @@ from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
+from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.run import count_done, run
-from scorefold.simulation.screening import FEWEST_CASES
-from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.simulations import FEWEST_CASES, Simulations
 from scorefold.simulation.sources.choose import check, source_of
 from scorefold.simulation.store.filling import StoreFilling
 from scorefold.simulation.store.memory import Memory
@@ -33,11 +33,12 @@ def simulate(
     simulator: Callable[..., Any],
     budget: int,
     set_size: int = 1,
-    seed: int = 0,
+    seed: int | None = 0,
     *,
     store: str | os.PathLike[str] | None = None,
     workers: int | Workers | None = None,
     progress: bool = False,
+    x_names: Sequence[str] | None = None,
 ) -> Simulations:
     """Call a simulator on draws from the prior: the training cases for `sf.fit`.
 
@@ -51,13 +52,15 @@ def simulate(
             of random numbers it should use; x are numbers in an array of one fixed shape. Or an `sf.Batched` one.
         budget: How many simulator calls to make, 100 at least.
         set_size: Every parameter draw gets a set of 1 … set_size observations, as PF-NPSE and NPSE need. Default 1.
-        seed: Of parameters and of simulations. Default 0.
+        seed: Of parameters and of simulations. Default 0; None takes a fresh one, and says which.
         store: A folder that keeps every simulation as soon as it is done. Called again, after a kill or with a larger budget,
             the run continues. Default None: in memory.
         workers: A number of local processes, 0 for this process, or an `sf.Workers` with a timeout, a limit of memory, an
             executor, or another fraction of failures than 0.1. Default None: this process, or with a store one process to a
             core. `sf.Batched` simulators always run compiled in this process.
         progress: Whether to show a progress bar. Default False.
+        x_names: The names of the numbers that the simulator returns, such as ("rt", "choice"). They are kept with the
+            simulations and with the model; observations in a table are then matched by name. Default None: none.
 
     Returns:
         `Simulations`. If some failed, a ScorefoldWarning says how many, of which kinds, and shows the first; `failures` of
@@ -78,14 +81,17 @@ def simulate(
         >>> sf.simulate(prior, simulator, budget=100, seed=0)
         Simulations(100 cases from 100 simulator calls, 0 failed; θ = (rate), x 3, sets of up to 1)
     """
-    _check(prior, budget, set_size, seed)
+    _check_prior(prior)
+    seed, budget, set_size = settings.seed(seed), _checked_budget(budget), settings.count("set_size", set_size, 1)
+    _check_size(budget, set_size)
     path = None if store is None else settings.folder(store)
     workers = as_workers(workers)
     check(simulator, workers)
-    calls = plan(prior, int(budget), int(set_size), int(seed))
+    calls = plan(prior, budget, set_size, seed)
     _check_cases(calls)
-    place = Memory(calls, prior) if path is None else StoreFilling(path, prior, simulator, calls)
-    guard = Guard(workers.max_failures, calls.describe)
+    names = outcome_names(x_names)
+    place = Memory(calls, prior, names) if path is None else StoreFilling(path, prior, simulator, calls, names)
+    guard = Guard(workers.max_failures, calls.describe, prior.names)
     with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
         try:
             run(source, place, guard, progress)
@@ -99,7 +105,7 @@ def simulate(
         )
     if sims.failed:
         warnings.warn(
-            f"{guard.sentence('and were left out')} The posterior is then the one given that the simulation succeeds.",
+            f"{guard.sentence('and were left out')} The posterior counts every observation as one that did not fail.",
             ScorefoldWarning,
             stacklevel=2,
         )
@@ -129,13 +135,19 @@ def _with_texts(sims: Simulations, guard: Guard) -> Simulations:
     return sims._replace(failures=tuple(replace(one, text=texts.get(one.index, one.text)) for one in sims.failures))
 
 
-def _check(prior: Prior, budget: int, set_size: int, seed: int) -> None:
+def _check_prior(prior: Any) -> None:
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
-    for name, value, least in (("budget", budget, SMALLEST_BUDGET), ("set_size", set_size, 1), ("seed", seed, 0)):
-        if not settings.fits(value, int) or value < least:
-            why = " Fewer simulations cannot be split into training and validation." if name == "budget" else ""
-            raise ScorefoldError(f"expected {name} to be a whole number ≥ {least}; got {value!r:.80}.{why}")
+
+
+def _checked_budget(budget: Any) -> int:
+    try:
+        return settings.count("budget", budget, SMALLEST_BUDGET)
+    except ScorefoldError as error:
+        raise ScorefoldError(f"{error}. Fewer simulations cannot be split into training and validation.") from None
+
+
+def _check_size(budget: int, set_size: int) -> None:
     if max(budget, set_size) > LARGEST_BUDGET:
         raise ScorefoldError(
             f"expected budget and set_size up to {LARGEST_BUDGET:,}; got {budget:,} and {set_size:,}. Use several stores, with "

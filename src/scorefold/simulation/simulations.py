@@ -2,18 +2,28 @@
 
 Case c has parameters θ_c ~ p(θ), a size s_c ~ U{1 … m} and s_c observations. A budget counts simulator calls, (m+1)/2 to
 a case on average; the last case is cut so that the calls add up to the budget exactly.
+
+Failed calls. To fail is one of the outcomes of a simulator, with probability f(θ), and n observations tell n times that it did
+not happen: the posterior is p(θ) ∏_j p(x_j, ok | θ) ∝ p(θ) ∏_j [1 - f(θ)] p(x_j | θ, ok). So a set of s observations must come
+from θ ~ p(θ) [1 - f(θ)]^s, that is from s calls in a row none of which failed. `cut` and `split` therefore end a set before its
+first failed call. Then all sets of s or more observations, cut to s, are fair cases of size s; a set as long as it happens to
+be is not, since the call after its last one may be the one that failed. Calls of one case are alike, so that which of them
+failed is drawn at random.
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
+from scorefold.shown import html_table, listed
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Failure, failures
+from scorefold.simulation.given import given
 from scorefold.simulation.outcome import MISSING, OK
 
 IN_MEMORY = 64 << 20
@@ -22,30 +32,14 @@ PIECE = 16 << 20
 """Bytes looked at together."""
 AROUND = 64 << 10
 """Bytes of a mapped file that come into memory with any one of them."""
+FEWEST_CASES = 50
+"""A fifth of them is held out."""
+MOST_LOOKED_AT, MOST_SHOWN = 10_000, 12
+"""Cases looked at, and numbers of an observation shown, in a notebook."""
 IN_RAM = partial(np.zeros, dtype=np.float32)
 
 
-class Simulations(NamedTuple):
-    """Simulated training cases: what `sf.simulate` returns, `sf.Store` holds and `sf.fit` takes.
-
-    A case is one parameter draw with a set of 1 … m observations simulated from it. The arrays lie in memory or, of a large
-    store, are mapped from the disk. Simulations that failed are not among them; `failed` counts them and `failures` shows the
-    first 100, each with its `index`, `theta`, `status` and `text`.
-
-    Example:
-        >>> import scipy.stats, scorefold as sf
-        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
-        >>> def simulator(theta, rng):
-        ...     return theta + rng.normal(size=3)
-        >>> sims = sf.simulate(prior, simulator, budget=200, set_size=2)
-        >>> sims.x.shape == (len(sims.theta), 2, 3)
-        True
-        >>> int(sims.sizes.sum())
-        200
-        >>> sims.shape, sims.failed, sims.failures
-        ((3,), 0, ())
-    """
-
+class _Fields(NamedTuple):
     prior: Prior
     theta: np.ndarray
     """(cases, dim)"""
@@ -60,10 +54,86 @@ class Simulations(NamedTuple):
     failed: int
     """Simulator calls that gave no observation; they are not in `x`."""
     seed: int
+    """0 of simulations that were made elsewhere."""
     origin: np.ndarray
     """(cases,) which parameter draw a case belongs to; several once large sets have been cut"""
     failures: tuple[Failure, ...] = ()
     """The first 100 of the calls that failed."""
+    calls: np.ndarray | None = None
+    """(cases,) how many calls each case had, failed ones included; None where none failed, or nothing is known of them"""
+    x_names: tuple[str, ...] = ()
+    """Of the numbers of an observation, where they were named."""
+
+
+class Simulations(_Fields):
+    """Simulated training cases: what `sf.simulate` returns, `sf.Store` holds and `sf.fit` takes.
+
+    Make them yourself of parameters and observations that you have already: `sf.Simulations(prior, theta, x)`. They are checked
+    like simulations made here: what is not finite is left out and counted, and θ that do not look like draws from the prior
+    are said.
+
+    Args:
+        prior: The `sf.Prior` that θ were drawn from.
+        theta: (cases, dim), an array, or a DataFrame with the prior's names as columns.
+        x: An observation for each row of θ: an array (cases, *shape), or a DataFrame, whose columns become `x_names`. With
+            `sets`, a sequence with an array (n, *shape) or a DataFrame for each row of θ, which may differ in n.
+        sets: Whether `x` are sets of observations. Default False.
+        x_names: The names of the numbers of an observation, for tables and figures. Default None: none, or a DataFrame's.
+
+    Raises:
+        ScorefoldError: Arrays do not belong together, θ is outside the prior's support, fewer than 50 cases are left, or more
+            than a tenth of the observations are not finite.
+
+    A case is one parameter draw with a set of 1 … m observations simulated from it. The arrays lie in memory or, of a large
+    store, are mapped from the disk. Simulations that failed are not among them; `failed` counts them and `failures` shows the
+    first 100, each with its `index`, `theta`, `status` and `text`.
+
+    Example:
+        >>> import numpy as np, scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.normal(size=3)
+        >>> sims = sf.simulate(prior, simulator, budget=200, set_size=2)
+        >>> sims.x.shape == (len(sims.theta), 2, 3)
+        True
+        >>> int(sims.sizes.sum())
+        200
+        >>> sims.shape, sims.failed, sims.failures
+        ((3,), 0, ())
+        >>> theta = prior.sample(500, seed=1)
+        >>> sf.Simulations(prior, theta, x=theta + np.random.default_rng(1).normal(size=(500, 3)))
+        Simulations(500 cases from 500 simulator calls, 0 failed; θ = (rate), x 3, sets of up to 1)
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, prior: Prior, theta: Any, x: Any, *, sets: bool = False, x_names: Sequence[str] | None = None
+    ) -> "Simulations":
+        """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
+        cases = given(prior, theta, x, sets, x_names)
+        if len(cases.theta) < FEWEST_CASES:
+            raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
+        count, m = cases.x.shape[:2]
+        return cls._make(
+            (
+                prior,
+                cases.theta,
+                cases.x,
+                cases.sizes,
+                m,
+                cases.budget,
+                cases.failed,
+                0,
+                np.arange(count),
+                (),
+                None,
+                cases.x_names,
+            )
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Simulations._make, (tuple(self),)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,10 +142,21 @@ class Simulations(NamedTuple):
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.shape)) or "scalar"
+        named = f" ({listed(self.x_names)})" if self.x_names else ""
         return (
             f"Simulations({len(self.theta):,} cases from {self.budget:,} simulator calls, {self.failed:,} failed; "
-            f"θ = ({', '.join(self.prior.names)}), x {shape}, sets of up to {self.set_size})"
+            f"θ = ({listed(self.prior.names)}), x {shape}{named}, sets of up to {self.set_size})"
         )
+
+    def _repr_html_(self) -> str:
+        """A row for each number of an observation, if they are few."""
+        flat = self.x.reshape(*self.x.shape[:2], -1)[:MOST_LOOKED_AT]
+        seen = flat[np.arange(self.set_size) < self.sizes[:MOST_LOOKED_AT, None]][:, :MOST_SHOWN]
+        names = self.x_names or [f"x[{i}]" for i in range(flat.shape[2])]
+        found = np.quantile(seen, [0, 0.05, 0.5, 0.95, 1], axis=0)
+        rows = [(name, *(f"{value:.4g}" for value in column)) for name, column in zip(names, found.T, strict=False)]
+        head = ("one observation", "least", "5 %", "median", "95 %", "most")
+        return html_table("Simulations", head, rows, [repr(self), f"of the first {min(len(self.x), MOST_LOOKED_AT):,} cases"])
 
 
 class Cut(NamedTuple):
@@ -105,22 +186,42 @@ class Cut(NamedTuple):
             x[at] = sims.x[case[at, None], place[at]]
             let_go(sims.x)
         x[np.arange(self.set_size) >= sizes[:, None]] = 0
-        return sims._replace(theta=sims.theta[case], x=x, sizes=sizes, set_size=self.set_size, origin=sims.origin[case])
+        some = {"theta": sims.theta[case], "sizes": sizes, "origin": sims.origin[case]}
+        return sims._replace(**some, x=x, set_size=self.set_size, calls=None)
 
 
 def cut(sims: Simulations, set_size: int) -> Cut:
-    """Sets of at most `set_size` observations."""
+    """Sets of at most `set_size` observations, each of which ends before its first failed call."""
     set_size = min(set_size, sims.set_size)
     starts = range(0, sims.set_size, set_size)
+    if sims.calls is not None:
+        return _cut_at_failures(sims, sims.calls, set_size)
     case = [np.flatnonzero(sims.sizes > start) for start in starts]
     first = np.repeat(starts, [len(some) for some in case])
     together = np.concatenate(case)
     return Cut(sims, set_size, together, first, np.minimum(sims.sizes[together] - first, set_size))
 
 
+def _cut_at_failures(sims: Simulations, calls: np.ndarray, set_size: int) -> Cut:
+    """As `cut`, where calls failed: which of them is drawn at random."""
+    places = np.arange(sims.set_size)
+    order = np.random.default_rng([sims.seed, 19]).random((len(calls), sims.set_size))
+    order[places >= calls[:, None]] = 2.0  # no call
+    rank = np.argsort(np.argsort(order, axis=1), axis=1)
+    good = rank < sims.sizes[:, None]  # a random choice of as many calls as succeeded
+    before: np.ndarray = np.cumsum(good, axis=1) - good
+    parts: list[tuple[np.ndarray, ...]] = []
+    for start in range(0, sims.set_size, set_size):
+        row = np.cumprod(good[:, start : start + set_size], axis=1).sum(axis=1)
+        some = np.flatnonzero(row)
+        parts.append((some, before[some, start], row[some]))
+    case, first, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Cut(sims, set_size, case, first, sizes)
+
+
 def split(sims: Simulations, set_size: int) -> Simulations:
-    """The same observations in sets of at most `set_size`, each with its parameters, in memory."""
-    if set_size >= sims.set_size:
+    """The same observations in sets of at most `set_size`, each with its parameters, in memory; ended before failed calls."""
+    if set_size >= sims.set_size and sims.calls is None:
         return sims
     parts = cut(sims, set_size)
     return parts.take(np.arange(len(parts.case)))
@@ -151,6 +252,7 @@ def gather(
     blocks: Iterable[tuple[int, np.ndarray]],
     shape: tuple[int, ...],
     allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM,
+    x_names: tuple[str, ...] = (),
 ) -> Simulations:
     """Sets out of blocks (first call, observations) that come one after the other.
 
@@ -173,7 +275,7 @@ def gather(
         let_go(sets)
         done += len(own)
     made = int((status != MISSING).sum())
-    return Simulations(
+    fields = _Fields(
         prior,
         calls.theta[some],
         sets,
@@ -184,7 +286,15 @@ def gather(
         seed=calls.seed,
         origin=np.arange(some.sum()),
         failures=failures(calls, status, {}),
+        calls=None if made == len(case) else _calls_made(calls, status)[some],
+        x_names=x_names,
     )
+    return Simulations._make(fields)
+
+
+def _calls_made(calls: Calls, status: np.ndarray) -> np.ndarray:
+    """(cases,)"""
+    return np.bincount(calls.case[status != MISSING], minlength=len(calls.theta))
 
 
 def _whole_cases(calls: Calls, status: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ MAX_FAILURES = 0.1
 MOST_BYTES = 2**63 - 1
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class Workers:
     """Who runs a simulator, and within which limits: the `workers` argument of everything that simulates.

@@ -194,14 +194,21 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
                     raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, for best_so_far=True; there is none")
                 return found
         state = found or _start(program)
-        report = stack.enter_context(bar("training", rounds - state.round, progress))
+        report = stack.enter_context(bar("training", rounds, progress, state.round))
         while not state.done:
             state = _one_round(program, state)
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
             report(f"loss {train:.4f}  validation {validation:.4f}")
             if watch is not None:
                 watch.after_round(state, rounds)
+        report.end(_why_it_ended(state.round, rounds))
     return state
+
+
+def _why_it_ended(done: int, rounds: int) -> str:
+    if done >= rounds:
+        return f"all {rounds:,} rounds that `steps` allows; more may help if the weights of the last were kept"
+    return f"ended after {done:,} of at most {rounds:,} rounds, as unseen cases were no longer fitted better"
 
 
 def _joined(cases: Sequence[Any]) -> Any:
@@ -283,7 +290,8 @@ def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array
 
     def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
         unseen = jax.tree.map(lambda v: v[rows], data.cases)
-        loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
+        with jax.default_matmul_precision("highest"):  # as draws are made
+            loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
         better = loss < run.best_loss
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
         return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss

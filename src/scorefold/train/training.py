@@ -9,6 +9,7 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.shown import brief
 from scorefold.types import MAY_BE_NAN, Float, Int
 
 STEPS_A_ROUND = 50
@@ -18,6 +19,7 @@ LARGEST_COUNT, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 
 
+@settings.spelled
 @dataclass(frozen=True)
 class Training:
     """How networks are trained, by any method: `sf.NPSE(training=sf.Training(steps=10_000))`.
@@ -104,6 +106,9 @@ class History(NamedTuple):
     """Mean best validation loss of each learning rate."""
     skipped: int
     """Updates left out because a gradient was not finite."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
     def fault(self) -> str:
         """What is wrong with numbers that come from a file, in words; an empty string if nothing is."""

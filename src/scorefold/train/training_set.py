@@ -7,6 +7,11 @@ Simulations that are mapped from the disk because they are large are not taken i
 as many of every fold, is held there for everything that is fitted or judged outside the training steps: standardisation,
 Gaussian base, validation, correction and the choice of set sizes. The steps themselves see all cases, block by block: an epoch
 is a permutation of each fold, decided by (seed, epoch), and a block the next few cases of every fold, the same number of each.
+
+Where simulations failed, a set ends before its first failed call (`simulations.py`), and a case is fair only if its size does
+not depend on where that was. Losses then see a size s with a probability in proportion to c_s = 1/(m - s + 1), of those up to
+the r observations that a case has, and a case in proportion to c_1 + … + c_r: for any s, all cases of s or more count alike,
+and sizes come out as evenly as they were simulated.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,6 +41,8 @@ class Cases(NamedTuple):
     x: Float[Array, "cases set x"]
     sizes: Int[Array, " cases"]
     """How many of the set's observations there are; 0 for a case that is there for the prior alone."""
+    weights: Float[Array, " cases"] | None = None
+    """How often to take a case, where sets may end before a failed call; None: all alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +93,8 @@ class TrainingSet(NamedTuple):
     seed: int
     stream: Stream | None = None
     """All cases, where they are more than fit in memory."""
+    failed: bool = False
+    """Simulations failed, so that u follows the prior given that they do not, and no longer the prior."""
 
     @property
     def x(self) -> np.ndarray:
@@ -121,31 +130,45 @@ def training_sets(
     With `prior_too`, draws of a prior without a density join them as cases of no observation.
     """
     extras = [_prior_draws(one, set_size) if prior_too else np.zeros((0, one.prior.dim)) for one in sims]
+    failed = any(one.failed for one in sims)
+    weighs = failed and (set_size > 1 or any(len(extra) for extra in extras))
     if not is_streamed(sims):
-        return [_whole(split(one, set_size), extra, seed) for one, extra, seed in zip(sims, extras, seeds, strict=True)]
+        whole = zip(sims, extras, seeds, strict=True)
+        return [_whole(split(one, set_size), extra, seed, weighs)._replace(failed=failed) for one, extra, seed in whole]
     parts = [cut(one, set_size) for one in sims]
     fold = [folds(_origin(part.origin, extra), seed) for part, extra, seed in zip(parts, extras, seeds, strict=True)]
     fit_in = max(1, BYTES_IN_MEMORY // HELD_SHARE // (FOLDS * len(sims) * parts[0].set_size * sims[0].x[0, 0].nbytes))
     needed = -(-STEPS_A_ROUND * training.batch // (FOLDS - 1))
     each = min(fit_in, needed, *(int(np.bincount(one, minlength=FOLDS).min()) for one in fold))
-    return [_part(*one, min(fit_in, MOST_UNSEEN), each) for one in zip(parts, extras, fold, seeds, strict=True)]
+    blocks = _Blocks(min(fit_in, MOST_UNSEEN), each, weighs)
+    return [_part(*one, blocks)._replace(failed=failed) for one in zip(parts, extras, fold, seeds, strict=True)]
 
 
-def _whole(sims: Simulations, extra: np.ndarray, seed: int) -> TrainingSet:
+class _Blocks(NamedTuple):
+    """How a stream is cut up."""
+
+    held: int
+    """Cases of every fold held in memory."""
+    each: int
+    """Cases of every fold in a block."""
+    weighs: bool
+
+
+def _whole(sims: Simulations, extra: np.ndarray, seed: int, weighs: bool) -> TrainingSet:
     """All cases in memory."""
     u, x, sizes = sims.prior.to_normal(sims.theta), sims.x.reshape(*sims.x.shape[:2], -1), sims.sizes
     if len(extra):
         u, x = np.concatenate([u, extra]), np.concatenate([x, np.zeros((len(extra), *x.shape[1:]), x.dtype)])
         sizes = np.concatenate([sizes, np.zeros(len(extra), sizes.dtype)])
-    return TrainingSet(u, on_device(u, x, sizes), folds(_origin(sims.origin, extra), seed), int(seed))
+    return TrainingSet(u, on_device(u, x, sizes, weighs), folds(_origin(sims.origin, extra), seed), int(seed))
 
 
-def _part(part: Cut, extra: np.ndarray, fold: np.ndarray, seed: int, held: int, each: int) -> TrainingSet:
+def _part(part: Cut, extra: np.ndarray, fold: np.ndarray, seed: int, blocks: _Blocks) -> TrainingSet:
     """So many of each fold held, and so many in a block."""
-    rows = np.sort(permuted(fold, [seed, 13])[:, :held], axis=1).reshape(-1)
-    stream = Stream(lambda rows: on_device(*_take(part, extra, rows)), fold, each, int(seed))
+    rows = np.sort(permuted(fold, [seed, 13])[:, : blocks.held], axis=1).reshape(-1)
+    stream = Stream(lambda rows: on_device(*_take(part, extra, rows), blocks.weighs), fold, blocks.each, int(seed))
     u, x, sizes = _take(part, extra, rows)
-    return TrainingSet(u, on_device(u, x, sizes), fold[rows], int(seed), stream)
+    return TrainingSet(u, on_device(u, x, sizes, blocks.weighs), fold[rows], int(seed), stream)
 
 
 def _take(part: Cut, extra: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -173,9 +196,19 @@ def _origin(origin: np.ndarray, extra: np.ndarray) -> np.ndarray:
     return np.concatenate([origin, origin.max() + 1 + np.arange(len(extra))])
 
 
-def on_device(u: np.ndarray, x: np.ndarray, sizes: np.ndarray) -> Cases:
+def on_device(u: np.ndarray, x: np.ndarray, sizes: np.ndarray, weighs: bool = False) -> Cases:
     """As losses want them."""
-    return Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
+    cases = Cases(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32), jnp.asarray(sizes, jnp.int32))
+    if not weighs:
+        return cases
+    weights = np.concatenate([[0.0], np.cumsum(shares(x.shape[1]))])[sizes]
+    weights[sizes == 0] = weights[sizes > 0].mean() if (sizes > 0).any() else 1.0
+    return cases._replace(weights=jnp.asarray(weights, jnp.float32))
+
+
+def shares(largest: int) -> np.ndarray:
+    """c_1 … c_m, by which sizes of sets are chosen where sets may end before a failed call."""
+    return 1 / np.arange(largest, 0, -1)
 
 
 def folds(origin: np.ndarray, seed: int) -> np.ndarray:
@@ -196,7 +229,12 @@ def permuted(fold: np.ndarray, seed: list[int]) -> np.ndarray:
 
 
 def thinned(cases: Cases, key: Key, learns_prior: bool) -> Cases:
-    """Every other case with a random part of its observations (also a fair case), and some with none for the prior."""
+    """Every other case with a random part of its observations (also a fair case), and some with none for the prior.
+
+    Cases with weights are drawn by these, and all have a random part of their observations.
+    """
+    if cases.weights is not None:
+        return _drawn(cases, key)
     count, largest = cases.x.shape[:2]
     key_order, key_size, key_keep, key_none = jax.random.split(key, 4)
     x, sizes = cases.x, cases.sizes
@@ -208,3 +246,14 @@ def thinned(cases: Cases, key: Key, learns_prior: bool) -> Cases:
     if learns_prior:
         sizes = jnp.where(jax.random.bernoulli(key_none, 1 / (largest + 1), (count,)), 0, sizes)
     return Cases(cases.u, x, sizes)
+
+
+def _drawn(cases: Cases, key: Key) -> Cases:
+    """Cases by their weights, and sizes by their shares; those without observations stay so."""
+    assert cases.weights is not None
+    key_rows, key_size = jax.random.split(key)
+    rows = jax.random.categorical(key_rows, jnp.log(cases.weights), shape=cases.weights.shape)
+    u, x, most, _ = jax.tree.map(lambda v: v[rows], cases)
+    ends = jnp.asarray(np.cumsum(shares(x.shape[1])), jnp.float32)
+    height = jax.random.uniform(key_size, most.shape) * ends[most - 1]
+    return Cases(u, x, jnp.minimum(1 + jnp.searchsorted(ends, height, side="right"), most).astype(most.dtype))

@@ -75,6 +75,7 @@ def test_methods_differ_in_shape_and_settings_in_dash(figures):
     assert looks["F-NPSE, paper"][0] == looks["F-NPSE, default"][0] != looks["NPE"][0]
 
 
+@pytest.mark.full
 def test_a_study_of_some_tasks_shows_those_side_by_side():
     at = "training=0,training=1,parameters=1000,parameters=1006,budget=10000,setting=paper,method=pf-npse"
     records = pretended("paper", f"task=gaussian,task=sir,task=mixture,{at}")
@@ -105,6 +106,7 @@ def test_squared_mmd_is_on_a_scale_of_roots(figures):
     assert figures["budget_c2st"].axes[0].get_yscale() == "linear"
 
 
+@pytest.mark.full
 def test_weinberg_shows_a_density_for_one_and_for_all_observations(paper):
     for axes in all_figures(paper)["weinberg"].axes:
         one, joint = (line for line in axes.lines if len(line.get_xdata()) > 2)

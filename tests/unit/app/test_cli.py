@@ -14,8 +14,6 @@ from scorefold import tasks
 from scorefold.app.cli import app, main
 from scorefold.errors import ScorefoldError
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SCOREFOLD = shutil.which("scorefold", path=str(Path(sys.executable).parent))
 PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequence.png"}
 FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}

@@ -10,8 +10,6 @@ from typer.testing import CliRunner
 import scorefold as sf
 from scorefold.app.cli import app
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
 
 

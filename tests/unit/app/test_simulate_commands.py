@@ -60,16 +60,16 @@ def store(run):
 def test_simulating_from_a_file(run):
     done = call("simulate", run)
     assert done.exit_code == 0, done.output
-    assert "200/200" in done.stdout
+    assert "simulating: 200 of 200 (100%)" in done.stderr
     assert "failed" in done.stdout
-    assert "/s" in done.stdout
+    assert "3 failed" in done.stderr
     assert "cases from 200 simulator calls" in done.stdout
     assert "scorefold store info" in done.stdout
     assert "not finite" in done.stderr
     assert Store.open(run.parent / "run-simulations").stop() == 200
     run.write_text(RUN.replace("200", "250"))
     done = call("simulate", run)
-    assert "250/250" in done.stdout
+    assert "simulating: 250 of 250 (100%)" in done.stderr
     assert Store.open(run.parent / "run-simulations").stop() == 250
 
 

@@ -17,8 +17,6 @@ from scorefold.score.gaussian_base import fit_gaussian_base
 from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.train.training_set import Cases
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 KEY = jax.random.key(0)
 
 

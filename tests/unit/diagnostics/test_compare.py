@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from exact_posteriors import Analytic, Health, simulator
+from full import shortly
 from rich.console import Console
 from scipy import stats
 
@@ -66,7 +67,7 @@ def printed(found):
 # With 800 data sets the right posterior is ahead by 8 standard errors or more on average, which scatter by 1.2 at most, and 2
 # are enough.
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("fault", ["narrow", "wide", "shifted", "prior", "wrong n"])
+@pytest.mark.parametrize("fault", shortly(["narrow", "wide", "shifted", "prior", "wrong n"], "narrow", "wrong n"))
 def test_the_right_posterior_is_taken(fault):
     names = ["wrong", "right"]
     found = sf.compare([Analytic(fault), Analytic()], simulator, n=8, sims=800, draws=50, seed=1, names=names)
@@ -287,6 +288,7 @@ def test_the_result_as_table_summary_file_and_line(tmp_path):
         found.take = "p"
 
 
+@pytest.mark.full  # make test runs the example in the docstring
 def test_the_documented_example_runs(tmp_path, monkeypatch):
     text = (Path(__file__).parents[3] / "docs" / "diagnostics.md").read_text()
     (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "sf.compare" in code]

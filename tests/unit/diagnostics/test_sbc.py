@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from chance import one_of
 from conjugate import world
+from full import shortly
 from scipy import stats
 
 from scorefold.diagnostics.dataset_summaries import predict, summaries
@@ -32,7 +33,7 @@ def alarms(count, quantity, seed, **of):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("quantity", QUANTITIES)
+@pytest.mark.parametrize("quantity", shortly(QUANTITIES, "fitted"))
 def test_false_alarms_are_as_rare_as_promised(quantity):
     # Binomial(150, 0.05) is above 24 once in 8 million.
     assert alarms(150, quantity, 1, datasets=60, draws=40) <= 24
@@ -62,14 +63,14 @@ def test_false_alarms_of_parameters_that_depend_on_each_other():
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", shortly([12, 400], 12))
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_thirty_percent_too_narrow_is_caught(count, quantity):
     assert alarms(count, quantity, 5, datasets=1_000, fault="narrow") >= 0.99 * count
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", shortly([12, 400], 12))
 def test_thirty_percent_too_narrow_is_caught_without_a_data_dependent_quantity(count):
     found = 0
     for k in range(count):
@@ -79,7 +80,7 @@ def test_thirty_percent_too_narrow_is_caught_without_a_data_dependent_quantity(c
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("count", [20, pytest.param(500, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", shortly([20, 500], 20))
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_the_prior_is_always_flagged(count, quantity):
     assert alarms(count, quantity, 7, datasets=100, fault="prior") == count

@@ -207,8 +207,9 @@ CASES = {
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.full) for case in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_c2st_agrees_with_scikit_learn(case):
     draws, reference = CASES[case]
     # The larger sd of one run, theirs or ours, over 10 seeds on these clouds: 0.012 (identical), 0.014
@@ -223,6 +224,7 @@ def test_c2st_agrees_with_scikit_learn(case):
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_c2st_stays_below_the_best_classifier():
     """Two Gaussians at distance |δ| = 2 are told apart at best with probability Φ(|δ|/2) = 0.841."""
     n, dim, pairs = 200, 10, 3
@@ -300,9 +302,8 @@ def test_c2st_depends_on_the_seed_only():
 
 @pytest.mark.false_failure(1e-6)
 def test_c2st_may_fall_below_one_half_and_reaches_one():
-    values = [c2st(gaussian(s, 45, 2), gaussian(s + 100, 45, 2)) for s in range(200, 224)]
     # Each is below one half about half of the time: all 24 above it once in 10⁷.
-    assert min(values) < 0.5
+    assert any(c2st(gaussian(s, 45, 2), gaussian(s + 100, 45, 2)) < 0.5 for s in range(200, 224))
     assert c2st(gaussian(60, 45, 2, mean=20.0), gaussian(61, 45, 2)) == 1.0
 
 

@@ -33,7 +33,8 @@ class Wide(Looped):
 
 
 # By `energy_score`'s formula draws three times as wide cost 0.83 instead of 0.56 sd in one dimension.
-@pytest.mark.false_failure(1e-3)
+# Here, over 40 seeds, the gain was 11.7 ± 2.9 standard errors, and 7.1 at least.
+@pytest.mark.false_failure(1e-5)
 def test_the_comparison_prefers_the_right_posterior():
     u = Looped().draw(np.zeros((4, 2)), 1_000, (0, 0)).u
     assert _compare(Looped(), Wide(), (u, u), 4, 32, simulator, PLAN).worse

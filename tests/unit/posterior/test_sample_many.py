@@ -19,7 +19,7 @@ def test_by_default_one_after_the_other():
 def test_those_that_fail_are_named_and_the_others_are_there():
     x = np.random.default_rng(1).standard_normal((4, 3, 2))
     x[1, 0, 0], x[3, 0, 0] = 1e3, -1e3
-    with pytest.warns(UntrustworthyDraws, match="2 of 4 data sets have not converged, 2 of these diverged"):
+    with pytest.warns(UntrustworthyDraws, match="not settled for 2 of 4 data sets, and diverged for 2 of these"):
         many = Looped().sample_many(x, draws=7)
     assert many.diverged.tolist() == [False, True, False, True]
     assert np.isnan(many.theta[1]).all()

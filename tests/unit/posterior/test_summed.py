@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from chance import one_of
 from exact_posteriors import VARIANCES, Exact, summed
+from full import shortly
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import summed as module
@@ -18,8 +19,6 @@ from scorefold.tasks import bimodal
 from scorefold.tasks.gaussian import standard_normal_prior
 from scorefold.train.training import Training
 from scorefold.train.training_set import training_sets
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 class TwoSides(eqx.Module):
@@ -42,13 +41,13 @@ def observed(n):
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 @pytest.mark.parametrize(
     ("sampler", "n"),
-    [
-        ("nuts", 8),
-        ("vi", 8),
+    shortly(
+        [(sampler, n) for sampler in ("smc", "nuts", "vi") for n in (1, 2, 8, 70)],
         ("smc", 8),
         ("smc", 70),
-        *(pytest.param(sampler, n, marks=pytest.mark.full) for sampler in ("nuts", "vi") for n in (1, 2, 70)),
-    ],
+        ("nuts", 8),
+        ("vi", 8),
+    ),
 )
 def test_the_conjugate_gaussian(sampler, n):
     x = observed(n)
@@ -81,12 +80,13 @@ class FarIsNotANumber(Exact):
 
 # The bounds of the conjugate Gaussian above, for three data sets.
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(module, "TERMS_TOGETHER", 96)  # three data sets of 8 observations with 4 chains, then one
     monkeypatch.delattr(module, "nuts_draws")
     x = np.stack([observed(8), observed(8) + 1, observed(8) - 2, np.full((8, 2), 1e3)])
-    with pytest.warns(UntrustworthyDraws, match="of 4 data sets have not converged"):
+    with pytest.warns(UntrustworthyDraws, match="has not settled for . of 4 data sets"):
         many = one_of(
             lambda k: summed(FarIsNotANumber()).sample_many(x, 1_000, seed=1 + k),
             lambda many: many.converged[:3].all(),
@@ -101,7 +101,8 @@ def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
     assert np.isnan(many.theta[3]).all()
 
 
-@pytest.mark.parametrize("sampler", module.SAMPLERS)
+@pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")  # few draws
+@pytest.mark.parametrize("sampler", shortly(module.SAMPLERS, "vi"))
 def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
     x = np.stack([observed(2), observed(2) + 1])
     p = summed(Exact(), sampler=sampler)
@@ -117,8 +118,8 @@ def test_a_clouds_likelihoods_are_the_sum():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), tuple(found), exact)
 
 
-# Means of 100 draws, each with a standard error of 0.05; one in a million differs by 0.3.
-@pytest.mark.false_failure(1e-4)
+# Means of 100 draws with an sd of 0.7 at most: were they independent, the differences would have a standard error of 0.1.
+@pytest.mark.false_failure(1e-6)
 def test_the_clouds_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.delattr(module, "tempered_draws")
@@ -128,7 +129,7 @@ def test_the_clouds_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.undo()
     alone = summed(FarIsNotANumber(), sampler="smc").sample(x[1], 100, seed=4)
     assert many.diverged.tolist() == [False, False, True]
-    np.testing.assert_allclose(many.theta[1].mean(0), alone.theta.mean(0), atol=0.3)
+    np.testing.assert_allclose(many.theta[1].mean(0), alone.theta.mean(0), atol=0.6)
 
 
 @pytest.mark.false_failure(1e-6)

@@ -75,6 +75,8 @@ def test_the_rise_leaves_half_of_the_draws():
     assert largest_rise(value / 1e6, jnp.asarray(0.3)) == jnp.asarray(0.3)
 
 
+# The same for every key: each weight is a whole number of eighths.
+@pytest.mark.false_failure(0)
 def test_resampling_keeps_what_weighs_something():
     chosen = np.asarray(systematic(jnp.array([0.0, 0.5, 0.25, 0.25, 0.0, 0.0, 0.0, 0.0]), jax.random.key(0)))
     assert np.bincount(chosen, minlength=8).tolist() == [0, 4, 2, 2, 0, 0, 0, 0]

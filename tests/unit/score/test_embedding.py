@@ -11,8 +11,6 @@ import pytest
 from scorefold.errors import ScorefoldError
 from scorefold.score.embedding import MOST_TOKENS, Attention, Convolution, build, positions
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 KEY = jax.random.key(0)
 
 

@@ -20,8 +20,6 @@ from scorefold.score.gaussian_base import SMALLEST_VARIANCE, GaussianBase, fit_g
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape, positional, residual_scale
 from scorefold.score.standardize import KNEE, Standardize, fit_standardize
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 DIM, X, LARGEST = 2, 3, 3
 FORMS = {
     f"{'base' if base else 'no base'}, {'conservative' if conservative else 'free'}": (base, conservative)

@@ -12,8 +12,6 @@ from scorefold.simulation.outcome import stream
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 THETA = np.random.default_rng(0).normal(size=(40, 2))
 
 

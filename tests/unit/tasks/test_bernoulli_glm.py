@@ -12,8 +12,6 @@ from scorefold import tasks
 from scorefold.errors import ScorefoldError
 from scorefold.tasks import bernoulli_glm as glm
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 def test_the_design_is_the_stimulus_and_its_lags():
     stimulus = glm.V[:, 1]
@@ -72,6 +70,7 @@ def test_reference_against_importance_sampling(some_chains, which):
 
 @pytest.mark.false_failure(1e-5)
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 def test_true_parameters_rank_like_reference_draws():
     """θ* and 9 draws are exchangeable given x: 10 p-values, over 160 sets of 3 observations."""
     task = tasks.get("bernoulli_glm")

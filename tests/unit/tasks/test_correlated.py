@@ -14,8 +14,6 @@ from scipy.special import erf, logsumexp
 from scorefold import tasks
 from scorefold.tasks import correlated
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 S = 0.25 * (0.5 * np.eye(5) + 0.5)
 A2 = B2 = 0.125
 P_MIN = 1e-6

@@ -1,6 +1,6 @@
 """Drift diffusion: the density against its integrals and a walk, and the reference by NUTS against importance sampling.
 
-13 p-values fail below 10⁻⁶ and 33 means beyond 5.5 standard errors: on fresh seeds they would fail falsely once in 70,000. That
+13 p-values fail below 10⁻⁶ and 44 means beyond 5.5 standard errors: on fresh seeds they would fail falsely once in 70,000. That
 the density is that of Navarro and Fuss, to 10⁻⁹, and that it has the simulator's distribution, is in `test_tasks.py`.
 """
 
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from full import shortly
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
@@ -16,8 +17,6 @@ from scorefold import tasks
 from scorefold.errors import ScorefoldError
 from scorefold.tasks import drift_diffusion as dd
 from scorefold.tasks import first_passage
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 P_MIN, Z_MAX = 1e-6, 5.5
 LOW, HIGH = np.array([-4, 0.5, 0.3, 0.1]), np.array([4, 2.5, 0.7, 0.6])
@@ -123,19 +122,16 @@ def against_importance_sampling(x, chains, count, at_least, log_likelihood):
     importance.assert_same_moments(y, points, log_weight, at_least, effective=500)
 
 
-@pytest.fixture(scope="module")
-def some_chains():
-    """Sets of 1, 8 and 30 trials, drawn for together."""
-    x = [tasks.get("drift_diffusion").observe(n, seed)[1] for n, seed in ((1, 1), (8, 2), (30, 3))]
-    return x, dd.posteriors(x, 1_000, [0, 0, 0])
-
-
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_reference_against_importance_sampling(some_chains, log_likelihood, which):
-    against_importance_sampling(some_chains[0][which], some_chains[1][which], 40_000, 500, log_likelihood)
+@pytest.mark.parametrize("sizes", shortly([((1, 8),), ((30, 30),)], ((1, 8),)))
+def test_reference_against_importance_sampling(sizes, log_likelihood):
+    """Of two sets of trials that are drawn for together."""
+    x = [tasks.get("drift_diffusion").observe(n, seed)[1] for seed, n in enumerate(sizes, start=1)]
+    for one, chains in zip(x, dd.posteriors(x, 1_000, [0, 0]), strict=True):
+        against_importance_sampling(one, chains, 40_000, 500, log_likelihood)
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 def test_reference_of_many_trials_against_importance_sampling(log_likelihood):
     x = tasks.get("drift_diffusion").observe(1_000, 4)[1]
     against_importance_sampling(x, dd.posteriors([x], 1_000, [0])[0], 8_000, 200, log_likelihood)
@@ -143,6 +139,7 @@ def test_reference_of_many_trials_against_importance_sampling(log_likelihood):
 
 @pytest.mark.false_failure(1e-5)
 @pytest.mark.full
+@pytest.mark.usefixtures("quick_to_run")
 def test_true_parameters_rank_like_reference_draws():
     """θ* and 9 draws are exchangeable given x: 5 p-values, over 160 sets of 5 trials."""
     task = tasks.get("drift_diffusion")

@@ -16,8 +16,6 @@ from scorefold.noise import Level
 from scorefold.tasks import exact
 from scorefold.tasks.exact import GaussianMixture, diffused, exact_sets, log_density, score
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 densities = jax.jit(jax.vmap(log_density, in_axes=(None, 0)))
 gradients = jax.jit(jax.vmap(jax.grad(log_density, 1), in_axes=(None, 0)))
 

@@ -20,6 +20,8 @@ from scorefold.errors import ScorefoldError
 from scorefold.tasks import lotka_volterra as lv
 from scorefold.tasks import ode, stored
 
+pytestmark = pytest.mark.usefixtures("as_users_compile")  # as the shipped draws were
+
 Z_MAX, P_MIN = 5.5, 1e-6
 SHIPPED_SEEDS = (1000, 1004, 1009, 1015, 1022)
 SBIBM = Path(__file__).parents[2] / "data" / "sbibm.npz"
@@ -27,7 +29,7 @@ SBIBM = Path(__file__).parents[2] / "data" / "sbibm.npz"
 
 
 @pytest.fixture(scope="module")
-def task():
+def task(as_users_compile):
     return tasks.get("lotka_volterra")
 
 

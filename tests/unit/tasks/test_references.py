@@ -20,8 +20,6 @@ from scorefold.tasks import envelope, own, tempering
 from scorefold.tasks import nuts_reference as nuts
 from scorefold.tasks.nuts_reference import Chains
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 P_MIN, Z_MAX = 1e-6, 5.5
 DOC = Path(__file__).parents[3] / "docs" / "own_task.md"
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from full import shortly
 from scipy import integrate, stats
 
 from scorefold import tasks
@@ -113,7 +114,7 @@ def test_numpy_simulator_agrees_and_needs_no_jax(task, some, monkeypatch):
 # The reference
 
 
-@pytest.mark.parametrize("size", [2.0, 0.3, 0.01])
+@pytest.mark.parametrize("size", shortly([2.0, 0.3, 0.01], 0.3))
 def test_bounds_hold_within_every_box(size):
     rng = np.random.default_rng(0)
     low = rng.uniform(-4, 4, (300, 2))
@@ -129,9 +130,7 @@ def test_bounds_hold_within_every_box(size):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize(
-    ("n", "seed"), [pytest.param(1, 0, marks=pytest.mark.full), pytest.param(8, 5, marks=pytest.mark.full), (30, 2)]
-)
+@pytest.mark.parametrize(("n", "seed"), shortly([(1, 0), (8, 5), (30, 2)], (30, 2)))
 def test_reference_against_integration(task, n, seed):
     """Means and products of log θ: 5 comparisons for each n, the integral by a grid of 101² points."""
     _, x = task.observe(n, seed)
@@ -153,7 +152,7 @@ def test_reference_against_integration(task, n, seed):
 
 
 @pytest.mark.false_failure(4e-6)
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", shortly([1, 2, 3], 1))
 def test_reference_against_sbibm(task, number):
     """4 p-values an observation: both parameters, their product and their ratio."""
     theirs = SBIBM[f"sir_{number}_draws"].astype(float)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from full import shortly
 from scipy import stats
 
 from scorefold import tasks
@@ -237,17 +238,8 @@ def test_single_posterior_is_prior_times_likelihood(name):
 @pytest.mark.parametrize(
     ("name", "n"),
     [
-        ("gaussian", 4),
-        ("mixture", 2),
-        ("mixture", 20),
-        ("bimodal", 4),
-        pytest.param("correlated", 3, marks=pytest.mark.full),
-        ("slcp", 1),
-        ("slcp", 5),
-        ("two_moons", 1),
-        ("two_moons", 5),
-        ("mixture_uniform", 2),
-        ("mixture_uniform", 20),
+        *(("gaussian", 4), ("mixture", 20), ("bimodal", 4), ("slcp", 5), ("two_moons", 1), ("mixture_uniform", 2)),
+        *shortly([("mixture", 2), ("correlated", 3), ("slcp", 1), ("two_moons", 5), ("mixture_uniform", 20)]),
     ],
 )
 def test_true_parameters_rank_like_reference_draws(name, n):
@@ -357,9 +349,7 @@ def coupled(x, other_starts, keys):
 
 
 @pytest.mark.false_failure(1e-9)
-@pytest.mark.parametrize(
-    ("n", "seed"), [(16, 0), *(pytest.param(n, seed, marks=pytest.mark.full) for n, seed in ((16, 1), (16, 2), (1000, 0)))]
-)
+@pytest.mark.parametrize(("n", "seed"), shortly([(16, 0), (16, 1), (16, 2), (1000, 0)], (16, 0)))
 def test_mixture_chains_forget_their_start(n, seed):
     """Chains from the wide start meet others from the posterior (n = 16) or from θ*.
 

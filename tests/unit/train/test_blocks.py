@@ -2,33 +2,12 @@
 
 import numpy as np
 import pytest
+from streamed import CALLS, PART, TASK, TRAINING
 
 import scorefold as sf
-from scorefold import tasks
 from scorefold.simulation.simulations import cut, let_go, split
-from scorefold.simulation.store import store
 from scorefold.train import training_set
 from scorefold.train.training_set import FOLDS, Stream
-
-TASK = tasks.get("gaussian")
-CALLS = 4_000
-PART = 400 * 2 * 40  # bytes
-TRAINING = sf.Training(members=2, steps=200, batch=64, learning_rates=(5e-3,), average=0.98)
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """So little memory that everything streams: 400 cases of two observations held and in a block."""
-    monkeypatch.setattr(store, "IN_MEMORY", 0)
-    monkeypatch.setattr(training_set, "BYTES_IN_MEMORY", 2 * PART)
-    monkeypatch.setattr(training_set, "HELD_SHARE", 2)
-
-
-@pytest.fixture
-def sims(small, tmp_path):
-    sims = sf.simulate(TASK.prior, TASK.simulator, CALLS, set_size=2, store=tmp_path / "sims")
-    assert training_set.is_streamed([sims])
-    return sims
 
 
 @pytest.mark.false_failure(0)
@@ -51,12 +30,12 @@ def test_an_epoch_of_blocks_has_every_case_once_and_equal_folds():
 
 
 @pytest.mark.parametrize("m", [1, 2])
-def test_a_training_set_is_what_was_simulated(sims, m):
-    whole = split(sims._replace(x=np.array(sims.x)), m)
+def test_a_training_set_is_what_was_simulated(streamed_sims, m):
+    whole = split(streamed_sims._replace(x=np.array(streamed_sims.x)), m)
     known = {x.tobytes(): u for x, u in zip(whole.x, whole.prior.to_normal(whole.theta), strict=True)}
-    (held,) = training_set.training_sets([sims], m, TRAINING, [5])
+    (held,) = training_set.training_sets([streamed_sims], m, TRAINING, [5])
     blocks = [held.stream.block(number) for number in (0, 1, 40)]
-    for u, x, sizes in [held.cases, *blocks]:
+    for u, x, sizes, _ in [held.cases, *blocks]:
         assert len(x) == 400 * 2 // m
         assert x.nbytes <= PART
         for one in range(len(x)):
@@ -65,7 +44,7 @@ def test_a_training_set_is_what_was_simulated(sims, m):
     assert (np.bincount(held.fold) == 80 * 2 // m).all()
 
 
-def test_a_prior_from_draws_joins_the_stream(small, tmp_path):
+def test_a_prior_from_draws_joins_the_stream(little_memory, tmp_path):
     prior = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(6_000, 10)))
     sims = sf.simulate(prior, TASK.simulator, CALLS, store=tmp_path / "sims")
     (held,) = training_set.training_sets([sims], 1, TRAINING, [0], prior_too=True)
@@ -79,10 +58,10 @@ def test_a_prior_from_draws_joins_the_stream(small, tmp_path):
     assert ((block.x == 0).all(axis=(1, 2)) == (block.sizes == 0)).all()
 
 
-def test_sets_are_cut_when_they_are_read(sims):
-    parts = cut(sims, 1)
-    whole = split(sims, 1)
-    assert len(parts.case) == sims.sizes.sum() == len(whole.x)
+def test_sets_are_cut_when_they_are_read(streamed_sims):
+    parts = cut(streamed_sims, 1)
+    whole = split(streamed_sims, 1)
+    assert len(parts.case) == streamed_sims.sizes.sum() == len(whole.x)
     rows = np.array([3, 700, len(whole.x) - 1])
     np.testing.assert_array_equal(parts.take(rows).x, whole.x[rows])
     np.testing.assert_array_equal(parts.take(rows).origin, whole.origin[rows])

@@ -12,8 +12,6 @@ from scorefold.train.loop import Objective, train
 from scorefold.train.training import Training
 from scorefold.train.training_set import Stream, TrainingSet, folds
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 COUNT = 500
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal(COUNT)
@@ -131,3 +129,18 @@ def test_only_matrices_decay():
     # 100 steps of a rate that rises, 60 of the full one and 40 of one that falls: e^{-(50 + 60 + 20) · 0.01} for the matrix.
     np.testing.assert_allclose(network.matrix, np.exp(-1.3), rtol=0.1)
     np.testing.assert_allclose(network.vector, 1)
+
+
+def product(network, fixed, cases, key):
+    return network.weight[0] * jnp.dot(cases[0], cases[1])
+
+
+def test_validation_is_as_precise_as_draws_are():
+    """On accelerators products of float32 matrices are rounded to fewer bits unless all are asked for."""
+    data = TrainingSet(NOTHING, CASES, FOLD, 0)
+    program = loop._program(Objective(Slope, (1,), product, product), [data], [jnp.zeros(())], TRAINING)
+    runs = loop._untrained(program.setup.objective, program.data.keys)
+    text = loop._validate.lower(program.setup, program.data, runs).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert products
+    assert all("HIGHEST" in line for line in products)

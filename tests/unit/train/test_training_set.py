@@ -1,14 +1,14 @@
 """Which cases a member holds out, and sets with a random part of their observations."""
 
+import failing
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scorefold.train.training_set import Cases, folds, thinned
+from scorefold.train.training import Training
+from scorefold.train.training_set import Cases, folds, thinned, training_sets
 from scorefold.train.training_set import held_out as held_out_folds
-
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def held_out(origin, members, seed):
@@ -71,3 +71,25 @@ def test_single_observations_are_left_as_they_are_and_the_prior_takes_its_share(
     assert all(np.array_equal(v, w) for v, w in zip(same, cases, strict=True))
     some = thinned(cases, jax.random.key(0), learns_prior=True)
     assert abs(float(jnp.mean(some.sizes == 0)) - 0.5) < 0.08  # 5 sd
+
+
+# Simulations that failed
+
+
+@pytest.mark.false_failure(2e-6)
+def test_where_calls_failed_a_case_of_s_observations_comes_from_parameters_with_s_successes():
+    (made,) = training_sets([failing.simulations(40_000, set_size=4)], 4, Training(), [0])
+    assert made.failed
+    some = thinned(made.cases, jax.random.key(0), learns_prior=False)
+    u, sizes = np.asarray(some.u)[:, 0], np.asarray(some.sizes)
+    for s in range(1, 5):
+        mean, variance = failing.given_success(s)
+        # Cases are drawn with replacement: of two standard errors' squares at most, 5.5 of them, 4 times in 10⁸ beyond.
+        assert abs(u[sizes == s].mean() - mean) < 5.5 * np.sqrt(2 * variance / (sizes == s).sum())
+    assert np.bincount(sizes, minlength=5)[0] == 0
+
+
+def test_where_nothing_failed_cases_have_no_weights():
+    (made,) = training_sets([failing.simulations(2_000)._replace(failed=0, calls=None)], 1, Training(), [0])
+    assert made.cases.weights is None
+    assert not made.failed

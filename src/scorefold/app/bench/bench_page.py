@@ -73,7 +73,7 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
         ("Observations", ", ".join(map(str, values(records, "n")))),
         ("Draws in each cell", ", ".join(f"{d:,}" for d in values(records, "draws"))),
         (
-            "Not converged",
+            "Not settled",
             f"{unsure:,} of {len(records):,} cells, by the sampler's checks; {failed:,} with refused draws",
         ),
         ("Hardware", ", ".join(dict.fromkeys(str(r.get("device", "unknown")) for r in records))),

@@ -26,6 +26,7 @@ def compare(
 ) -> None:
     """Compare saved posteriors on simulated data sets, and say in words which one to take."""
     from rich.console import Console
+    from rich.markup import escape
 
     from scorefold import tasks as room
     from scorefold.diagnostics.compare import compare as verb
@@ -43,8 +44,8 @@ def compare(
         for posterior in posteriors:
             belongs(posterior, source.names, "--config" if config else "--task")
         calls = f"{sims} data sets, {sims * n:,} simulator calls"
-        console.print(f"[bold]{source.title}[/], given {observations(n)}: {calls}\n", soft_wrap=True)
-        found = verb(posteriors, source.simulator, n, sims, draws, seed, names=names, progress=console.is_terminal)
+        console.print(f"[bold]{escape(source.title)}[/], given {observations(n)}: {calls}\n", soft_wrap=True)
+        found = verb(posteriors, source.simulator, n, sims, draws, seed, names=names, progress=True)
     console.print(found.table())
     if out:
         found.write(out, {"simulator": source.title, **dict(zip(names, map(str, models), strict=True))})

@@ -34,6 +34,7 @@ def diagnose(
 ) -> None:
     """Check the calibration of a posterior on simulated data sets, and say in words what is wrong with it."""
     from rich.console import Console
+    from rich.markup import escape
 
     from scorefold import methods
     from scorefold import tasks as room
@@ -47,16 +48,15 @@ def diagnose(
     source, console = source_of(chosen, config), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
     folder(out)
-    shown = console.is_terminal
     with warnings_shown():
-        posterior = load(model) if model else _train(chosen, method, budget, n, seed, shown)
+        posterior = load(model) if model else _train(chosen, method, budget, n, seed)
         belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
         n = n if x_obs is None else len(posterior.checked(x_obs))
-        console.print(f"[bold]{source.title}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
+        console.print(f"[bold]{escape(source.title)}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
         found = verb(
             posterior, source.simulator, n, sims, draws, seed,
-            x_obs=x_obs, log_likelihood=source.log_likelihood, progress=shown,
+            x_obs=x_obs, log_likelihood=source.log_likelihood, progress=True,
         )  # fmt: skip
     named = {"simulator": source.title, "model": model, "observations": observations}
     found.write(out, {word: str(value) for word, value in named.items() if value is not None})
@@ -78,10 +78,10 @@ def _check_options(model: Path | None, config: Path | None, observations: Path |
         )
 
 
-def _train(task: "Task", method: str, budget: int, n: int, seed: int, shown: bool) -> "Posterior":
+def _train(task: "Task", method: str, budget: int, n: int, seed: int) -> "Posterior":
     from scorefold import methods
     from scorefold.methods.fit import fit
     from scorefold.simulation.simulate import simulate
 
     set_size = methods.usual_set_size(method, n)
-    return fit(simulate(task.prior, task.simulator, budget, set_size, seed, progress=shown), method, seed, shown)
+    return fit(simulate(task.prior, task.simulator, budget, set_size, seed, progress=True), method, seed, progress=True)

@@ -1,5 +1,6 @@
 """`scorefold fit` and `scorefold sample`: simulations on disk → a model on disk → draws on disk."""
 
+import csv
 import shutil
 import warnings
 from pathlib import Path
@@ -21,7 +22,7 @@ DRAWS_FORMATS = (".npz", ".csv", ".nc")
 def fit(
     simulations: Annotated[Path, typer.Argument(help="A store of simulations, or the TOML file that filled it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "pf-npse",
+    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "f-npse",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
@@ -42,7 +43,7 @@ def fit(
     with warnings_shown():
         sims = _simulations(simulations)
         try:
-            posterior = train(sims, chosen, seed, progress=True, checkpoint=checkpoint)
+            posterior = train(sims, method, seed, progress=True, checkpoint=checkpoint)
         except Interrupted:
             typer.echo(f"scorefold: training was stopped; its state is in {checkpoint}. Go on with --resume.", err=True)
             with warnings.catch_warnings(action="ignore"):  # they were shown before
@@ -78,7 +79,7 @@ def sample(
     with warnings_shown():
         drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size)
     _write(drawn, out)
-    _summary(drawn)
+    typer.echo(drawn.summary())
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")
 
 
@@ -96,29 +97,13 @@ def _write(draws: "Draws", out: Path) -> None:
 
     try:
         if out.suffix == ".npz":
-            np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged))
+            trust = "" if draws.trust is None else draws.trust.verdict
+            np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged), trust=trust)
         elif out.suffix == ".csv":
-            np.savetxt(out, draws.theta, delimiter=",", header=",".join(draws.names), comments="")
+            with out.open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerow(draws.names)
+                np.savetxt(file, draws.theta, delimiter=",")
         else:
             draws.to_arviz().to_netcdf(str(out))
     except OSError as error:
         raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
-
-
-def _summary(draws: "Draws") -> None:
-    import numpy as np
-    from rich.console import Console
-    from rich.table import Table
-
-    from scorefold.posterior.composed import Composition
-
-    table = Table("parameter", "mean", "sd", "5 %", "median", "95 %", box=None, pad_edge=False, header_style="bold")
-    quantiles = np.quantile(draws.theta, [0.05, 0.5, 0.95], axis=0)
-    for i, name in enumerate(draws.names):
-        values = (draws.theta[:, i].mean(), draws.theta[:, i].std(ddof=1), *quantiles[:, i])
-        table.add_row(name, *(f"{value:.4g}" for value in values))
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(table)
-    console.print(f"\n{draws!r}", markup=False)
-    if isinstance(draws.how, Composition):
-        console.print(f"Sets: {draws.how.sets:,}; {draws.how.partition}", markup=False)

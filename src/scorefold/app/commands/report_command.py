@@ -10,7 +10,7 @@ from scorefold.app.commands.bench_commands import records_in
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that `bench run`, `infer`, `diagnose` or `compare` wrote.")],
+    folder: Annotated[Path, typer.Argument(help="A folder that `bench run`, `infer`, `diagnose`, `compare` or `check` wrote.")],
     out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the folder.")] = None,
 ) -> None:
     """Write one self-contained HTML page about a folder of results."""
@@ -29,19 +29,21 @@ def _page(folder: Path) -> str:
     from scorefold.app.bench.bench_page import bench_page
     from scorefold.app.bench.drive import history
     from scorefold.app.bench.record import RECORDS
+    from scorefold.report.check_page import check_page
     from scorefold.report.comparison_page import comparison_page
     from scorefold.report.diagnosis_page import diagnosis_page
     from scorefold.report.infer_page import infer_page
-    from scorefold.report.results_folder import COMPARISON, DIAGNOSIS, SUMMARY
+    from scorefold.report.results_folder import CHECK, COMPARISON, DIAGNOSIS, SUMMARY
 
     if (folder / RECORDS).exists():
         return bench_page(records_in(folder), history(folder))
-    for name, page in ((SUMMARY, infer_page), (DIAGNOSIS, diagnosis_page), (COMPARISON, comparison_page)):
+    pages = {SUMMARY: infer_page, DIAGNOSIS: diagnosis_page, COMPARISON: comparison_page, CHECK: check_page}
+    for name, page in pages.items():
         if (folder / name).exists():
             return page(_summary(folder / name), {path.stem: path.read_bytes() for path in sorted(folder.glob("*.png"))})
     raise typer.BadParameter(
         f"expected a folder with {RECORDS} (of `scorefold bench run`), {SUMMARY} (of `scorefold infer`), {DIAGNOSIS} (of "
-        f"`scorefold diagnose`) or {COMPARISON} (of `scorefold compare`); got {folder}",
+        f"`scorefold diagnose`), {COMPARISON} (of `scorefold compare`) or {CHECK} (of `scorefold check`); got {folder}",
         param_hint="FOLDER",
     )
 

@@ -44,6 +44,9 @@ def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
     import numpy as np
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
+
+    from scorefold.shown import listed
 
     store = _open(path)
     about, stop = store.about, store.stop()
@@ -54,10 +57,11 @@ def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_row("simulations", ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none")
     table.add_row("missing", f"{missing:,} before the last one" if missing else "none before the last one")
-    table.add_row("prior", repr(store.prior))
-    table.add_row("simulator", f"{about['simulator']['name']} (code {about['simulator']['sha256'][:12]}…)")
+    table.add_row("prior", Text(repr(store.prior)))
+    table.add_row("simulator", Text(f"{about['simulator']['name']} (code {about['simulator']['sha256'][:12]}…)"))
     table.add_row("seed, set size", f"{about['seed']}, {about['set_size']}")
-    table.add_row("observation", "×".join(map(str, store.shape)) or "1 number")
+    named = f" ({listed(store.x_names)})" if store.x_names else ""
+    table.add_row("observation", Text(("×".join(map(str, store.shape)) or "1 number") + named))
     table.add_row(
         "files", f"{len(shards):,} shards, {sum(shards) / 1e6:,.1f} MB; schema {about['schema']}, by {about['scorefold']}"
     )

@@ -14,8 +14,6 @@ SMALLEST_SHARE = 2 * SMALLEST_BUDGET
 
 def check_plan(start: Posterior, plan: Refining, sims: Simulations | None) -> None:
     """Refuse what cannot work for any start."""
-    for name, value, least in (("rounds", plan.rounds, 1), ("seed", plan.seed, 0), ("budget", plan.budget, 1)):
-        settings.count(name, value, least)
     if plan.budget < plan.rounds * SMALLEST_SHARE:
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "

@@ -28,6 +28,7 @@ from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior, Refining
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.trust import Doubts, Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.simulation.replicate import replicate
@@ -102,7 +103,7 @@ class LikelihoodRefinement(NamedTuple):
     """Why by likelihoods."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RefinedLikelihood(Posterior):
     """A posterior for one data set and its neighbourhood, by a likelihood fitted to simulations there."""
 
@@ -150,13 +151,33 @@ class RefinedLikelihood(Posterior):
         how = LikelihoodRefinement(drawn.how, self.rounds, self.compared, self.agreed, self.reason)
         return drawn._replace(how=how)
 
-    def __repr__(self) -> str:
-        rounds = "; ".join(f"round {i}: {one}" for i, one in enumerate(self.rounds, 1))
-        agreement = "the last two agree" if self.agreed else "the last two do not agree yet"
-        return (
-            f"RefinedLikelihood(for one data set of n = {self.n} and its neighbourhood, not for any other; by likelihoods, as "
-            f"{self.reason}; {rounds}; {agreement}; {self.compared})"
-        )
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """As what draws has them."""
+        return self.local.doubts(x, u, seed, options)
+
+    def _checkable(self, x: np.ndarray) -> tuple[SummedPosterior | ComposedPosterior, np.ndarray]:
+        return self.local, x
+
+    def warn_of(self, trust: Trust) -> None:
+        """Rounds that do not agree, and draws that are not to be trusted."""
+        last = self.rounds[-1]
+        if not (self.agreed or self.compared.worse):
+            warnings.warn(
+                f"the last two rounds of refinement do not agree: the last one moved the means by {last.shift:.2f} posterior "
+                f"sd and the widths by a factor {np.exp(last.widths):.2f}. Refine with a larger budget.",
+                UntrustworthyDraws,
+                stacklevel=4,
+            )
+        if trust.bad:
+            warnings.warn(f"the draws are {trust}.", UntrustworthyDraws, stacklevel=4)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """As of any posterior, and how its rounds went."""
+        rounds = [(f"round {i}", f"{one}") for i, one in enumerate(self.rounds, 1)]
+        valid = f"for one data set of n = {self.n} and its neighbourhood, not for any other"
+        agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
+        why = ("refined by", f"likelihoods, as {self.reason}")
+        return [("valid", valid), *Posterior.facts(self), why, *rounds, ("rounds", agreed), ("compared", f"{self.compared}")]
 
 
 def refine_by_likelihoods(
@@ -241,9 +262,9 @@ def _simulated(start: Posterior, u: np.ndarray, simulator: Callable[..., Any], s
     good = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
     origin = np.arange(int(good.sum()))
     sizes = np.ones(len(origin), np.int64)
-    return Simulations(
-        start.prior, theta[good], x[good], sizes, 1, budget=len(u), failed=int((~good).sum()), seed=seed, origin=origin
-    )
+    failed = int((~good).sum())
+    # Not `Simulations(…)`, which expects draws of the prior.
+    return Simulations._make((start.prior, theta[good], x[good], sizes, 1, len(u), failed, seed, origin, (), None, ()))
 
 
 def _together(parts: list[Simulations]) -> Simulations:
@@ -252,7 +273,7 @@ def _together(parts: list[Simulations]) -> Simulations:
     origin = np.concatenate([part.origin + start for part, start in zip(parts, starts, strict=True)])
     theta, x, sizes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes"))
     budget, failed = (sum(getattr(part, name) for part in parts) for name in ("budget", "failed"))
-    return parts[-1]._replace(theta=theta, x=x, sizes=sizes, origin=origin, budget=budget, failed=failed)
+    return parts[-1]._replace(theta=theta, x=x, sizes=sizes, origin=origin, budget=budget, failed=failed, calls=None)
 
 
 def _compare(

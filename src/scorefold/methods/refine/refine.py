@@ -42,6 +42,7 @@ from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction
 from scorefold.simulation.simulate import simulate
 from scorefold.simulation.simulations import Simulations, split
+from scorefold.types import single_precision
 
 DRAWS = 1_000
 INFLATION = (16.0, 9.0)
@@ -115,7 +116,8 @@ def refine(
     at = _Progress(_start(start, x, plan.seed), plan.budget)
     if at.latest.several_modes and plan.store is None and start.method.embedding is None:
         method = NLE() if plan.training is None else NLE(training=plan.training)
-        return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start's draws have several modes")
+        with single_precision():
+            return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start's draws have several modes")
     while True:
         number = len(at.done) + 1
         last = number == plan.rounds or at.region is not None or at.latest.several_modes or at.left < 2 * job.share
@@ -124,14 +126,16 @@ def refine(
         fresh = _simulate(job, region, at.left if last else job.share, number, int(numbers[0]))
         made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])))
         if last:
-            return _trained(job, at, made, numbers)
+            with single_precision():
+                return _trained(job, at, made, numbers)
         at = _located(job, at, made)
 
 
 def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> Simulations:
     plan, prior = job.plan, job.start.prior.proposing(region)
     kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
-    return simulate(prior, job.simulator, calls, job.set_size, seed, store=kept, workers=plan.workers, progress=plan.progress)
+    size, how = job.set_size, {"workers": plan.workers, "progress": plan.progress}
+    return split(simulate(prior, job.simulator, calls, size, seed, store=kept, **how), size)
 
 
 def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
@@ -256,7 +260,8 @@ def _start(start: ComposedPosterior, x: np.ndarray, seed: int) -> _State:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
         try:
-            drawn = start.draw(x, DRAWS, (seed, 0))
+            with single_precision():
+                drawn = start.draw(x, DRAWS, (seed, 0))
             u, usable = drawn.u, not drawn.info.diverged
         except ScorefoldError:
             usable = False

@@ -16,10 +16,12 @@ from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.refine.region import Fit, fit_of
 from scorefold.methods.refine.score_summaries import Summaries
+from scorefold.posterior.check import Check
 from scorefold.posterior.composed import ComposedPosterior, Composition
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.posterior.trust import Doubts, Trust
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal, Proposal, whole
 from scorefold.sample import Info, Sampler
@@ -81,7 +83,7 @@ class Refinement(NamedTuple):
     """How these draws lie in the region."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RefinedPosterior(Posterior):
     """A posterior for one data set and its neighbourhood: it knows only the region where that data set's posterior is."""
 
@@ -150,12 +152,42 @@ class RefinedPosterior(Posterior):
         )  # fmt: skip
         return drawn._replace(how=refinement)
 
-    def __repr__(self) -> str:
-        rounds = "; ".join(f"round {i}: {one}" for i, one in enumerate(self.rounds, 1))
-        return (
-            f"RefinedPosterior(for one data set of n = {self.n} and its neighbourhood, not for any other; {rounds}; "
-            f"{'the last two agree' if self.agreed else 'the last two do not agree yet'})"
-        )
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """As the region's posterior has them, in its own space."""
+        own, seen = self._checkable(x)
+        return own.doubts(seen, self._own_space(u), seed, _for_region(own, options))
+
+    def corrected(self, check: Check) -> "RefinedPosterior":
+        """As `Posterior.corrected` says."""
+        return replace(self, local=self.local.corrected(check))
+
+    def _checkable(self, x: np.ndarray) -> tuple[ComposedPosterior, np.ndarray]:
+        return self.local, x if self.summaries is None else self.summaries.join(x)
+
+    def _own_space(self, u: np.ndarray) -> np.ndarray:
+        region = self.local.prior.proposal
+        return u if region is None else region.to_w(u)
+
+    def warn_of(self, trust: Trust) -> None:
+        """Rounds that do not agree, and draws that are not to be trusted."""
+        last = self.rounds[-1]
+        if not self.agreed:
+            warnings.warn(
+                f"the last two rounds of refinement do not agree: the last one moved the means by {last.shift:.2f} posterior "
+                f"sd and the widths by a factor {np.exp(last.widths):.2f}. Refine with a larger budget, or check with "
+                "posterior.check(x_obs, simulator).",
+                UntrustworthyDraws,
+                stacklevel=4,
+            )
+        if trust.bad:
+            warnings.warn(f"the draws are {trust}.", UntrustworthyDraws, stacklevel=4)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """As of any posterior, and how its rounds went."""
+        rounds = [(f"round {i}", f"{one}") for i, one in enumerate(self.rounds, 1)]
+        valid = f"for one data set of n = {self.n} and its neighbourhood, not for any other"
+        agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
+        return [("valid", valid), *Posterior.facts(self), *rounds, ("rounds", agreed)]
 
 
 def draw_in_region(
@@ -163,13 +195,18 @@ def draw_in_region(
 ) -> tuple[Drawn, Fit]:
     """Draws of u, and how they lie in the region."""
     proposal = local.prior.proposal or whole(local.prior.dim)
-    if isinstance(proposal, GaussianProposal) and local.prior.proposal is not None:
-        sampler = options.sampler or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
-        if get_sampler(sampler).reverses:
-            raise ScorefoldError(
-                f"expected a Langevin sampler for a posterior refined with Gaussian proposals; got {sampler!r}, which "
-                "reverses a diffusion, and the tilted score is not that of one. Use 'self-tuned', or proposal='truncated'."
-            )
-        options = options._replace(sampler=sampler)
-    drawn = local.draw(x, draws, seed, options)
+    drawn = local.draw(x, draws, seed, _for_region(local, options))
     return drawn._replace(u=proposal.from_w(drawn.u)), fit_of(drawn.u, proposal)
+
+
+def _for_region(local: ComposedPosterior, options: Options) -> Options:
+    """The options, with a sampler that a tilted score can be followed by."""
+    if not isinstance(local.prior.proposal, GaussianProposal):
+        return options
+    sampler = options.sampler or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed
+    if get_sampler(sampler).reverses:
+        raise ScorefoldError(
+            f"expected a Langevin sampler for a posterior refined with Gaussian proposals; got {sampler!r}, which "
+            "reverses a diffusion, and the tilted score is not that of one. Use 'self-tuned', or proposal='truncated'."
+        )
+    return options._replace(sampler=sampler)

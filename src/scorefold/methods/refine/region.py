@@ -123,4 +123,5 @@ def pooled(fresh: Simulations, earlier: list[tuple[Proposal, Simulations]], prop
     theta, x, sizes, origin = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes", "origin")
     )
-    return fresh._replace(theta=theta, x=x, sizes=sizes, origin=origin)
+    failed = sum(part.failed for part in parts)
+    return fresh._replace(theta=theta, x=x, sizes=sizes, origin=origin, failed=failed)

@@ -15,7 +15,7 @@ so the line is fitted again to those whose μ(x) is within 3 R^{1/2} per dimensi
 
 import numpy as np
 
-from scorefold.posterior.composed import partition
+from scorefold.posterior.partitions import partition
 from scorefold.prior.proposal import GaussianProposal, Proposal
 from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
 from scorefold.score.standardize import Standardize, fit_standardize, standardized

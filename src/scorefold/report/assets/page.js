@@ -272,7 +272,7 @@
     const { line, facet, point } = found(group);
     const given = (name) => point.rows.some((row) => row[at[name]] !== null);
     const columns = [["training", "training"], ["parameters", "parameters"], ...data.metrics.map((m) => [m.name, m.label.split(",")[0]]),
-      ["converged", "converged"], ["failed", "failed"], ["learning_rate", "learning rate"], ["validation", "validation loss"],
+      ["converged", "sampler settled"], ["failed", "failed"], ["learning_rate", "learning rate"], ["validation", "validation loss"],
       ["seconds", "seconds to draw"], ["key", "key in records.jsonl"]].filter(([name]) => given(name));
     const kind = (name) => (name === "failed" ? ' class="words"' : "");
     const text = (row, name) => {

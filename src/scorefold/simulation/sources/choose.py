@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scorefold.errors import ScorefoldError
+from scorefold.simulation.advice import refuse_other_arguments
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.sources.compiled import Compiled
 from scorefold.simulation.sources.here import InProcess
@@ -19,6 +20,8 @@ def check(simulator: Any, workers: Workers) -> None:
     """A ScorefoldError for what is no simulator, or cannot be run by such workers."""
     if not callable(simulator):
         raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
+    if not isinstance(simulator, Batched):
+        refuse_other_arguments(simulator)
     if isinstance(simulator, Batched) and (workers.count or workers.executor is not None or workers.limited):
         raise ScorefoldError(
             "expected executor, workers, timeout and memory only for simulators that run in worker processes; got them with "

@@ -15,7 +15,9 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
+from scorefold.shown import listed, one_line
 from scorefold.simulation.calls import LARGEST_BUDGET
+from scorefold.simulation.columns import checked_names
 
 SCHEMA = 1
 SHARD_BYTES = 16 << 20
@@ -32,6 +34,8 @@ KINDS: dict[str, type] = {
     "shape": list,
     "rows": int,
 }
+X_NAMES = "x_names"
+"""Names of outcomes are there if they were given. They are labels: the same simulations may be continued without them."""
 IDENTITY = tuple(key for key in KINDS if key != "scorefold")
 """What must agree to continue."""
 
@@ -68,7 +72,7 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
     wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
-    wrong = wrong or sorted(set(about) - set(KINDS)) or (["schema"] if about["schema"] != SCHEMA else [])
+    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES}) or (["schema"] if about["schema"] != SCHEMA else [])
     if wrong:
         raise ScorefoldError(
             f"expected a description of schema {SCHEMA} in {path}; {', '.join(wrong)} cannot be read. It was changed, or "
@@ -77,6 +81,8 @@ def read(path: Path) -> dict[str, Any]:
     whole = [about["seed"] + 1, about["set_size"], about["rows"], *(1 + n if type(n) is int else 0 for n in about["shape"])]
     if min(whole) < 1 or about["rows"] > ROWS_EVER or about["set_size"] > LARGEST_BUDGET:
         raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
+    if X_NAMES in about:
+        checked_names(about[X_NAMES], tuple(about["shape"]))
     return about
 
 
@@ -90,19 +96,60 @@ def refuse_other(path: Path) -> None:
         raise ScorefoldError(f"expected a store or an empty folder at {path}; got a folder with other files. Name another one.")
 
 
+def prior_difference(there: Any, here: Any) -> list[str]:
+    """Where two descriptions of priors differ, parameter by parameter where both are of independent parameters; only that."""
+    if there == here:
+        return []
+    old, new = _marginals_by_name(there), _marginals_by_name(here)
+    if old is None or new is None:
+        keys = [key for key in sorted({*there, *here}) if there.get(key) != here.get(key)]
+        return [
+            _line(f"prior: {key}", *(json.dumps(one.get(key), ensure_ascii=False) for one in (there, here))) for key in keys
+        ]
+    lines = [
+        _line(f"prior of {one_line(name)}", old.get(name, "no such parameter"), new.get(name, "no such parameter"))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    ]
+    return lines or [_line("order of the parameters", listed(list(old)), listed(list(new)))]
+
+
+def _marginals_by_name(prior: Any) -> dict[str, str] | None:
+    """Each parameter's distribution as one would call it, or None where they are not independent."""
+    try:
+        laws = [_call(one["distribution"], one["parameters"]) for one in prior["marginals"]]
+        return dict(zip(prior["names"], laws, strict=True))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _call(distribution: str, parameters: Mapping[str, Any]) -> str:
+    return f"{distribution}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
+
+
+def _line(what: str, there: str, here: str) -> str:
+    return f"  {what}\n    in the store: {there:.500}\n    now:          {here:.500}"
+
+
 def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """An error that shows how a store differs from what is to be simulated, if it does."""
     lines = []
+    names, now = about.get(X_NAMES, []), expected.get(X_NAMES, [])
+    if names and now and names != now:
+        lines.append(_line("x_names", listed(names), listed(now)))
     for key in IDENTITY:
         there, here = about[key], expected.get(key, about[key])
         if key == "simulator":
             same = there.get("sha256") == here.get("sha256")
             there, here = (f"{one.get('name')} (code {str(one.get('sha256'))[:12]}…)" for one in (there, here))
+        elif key == "prior":
+            lines += prior_difference(there, here)
+            continue
         else:
             same = there == here
             there, here = (json.dumps(one, ensure_ascii=False) for one in (there, here))
         if not same:
-            lines.append(f"  {key}\n    in the store: {there:.2000}\n    now:          {here:.2000}")
+            lines.append(_line(key, there, here))
     if lines:
         raise ScorefoldError(
             "\n".join(

@@ -9,6 +9,7 @@ import numpy as np
 
 from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
+from scorefold.simulation.columns import checked_names
 from scorefold.simulation.outcome import Block
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.store import description
@@ -19,8 +20,8 @@ from scorefold.simulation.store.store import Store
 class StoreFilling:
     """The store at a path, once the shape of an observation is known; what cannot end well is refused before anything runs."""
 
-    def __init__(self, path: Path, prior: Prior, simulator: Callable[..., Any], calls: Calls):
-        self.path, self.prior, self.simulator, self.calls = path, prior, simulator, calls
+    def __init__(self, path: Path, prior: Prior, simulator: Callable[..., Any], calls: Calls, x_names: tuple[str, ...] = ()):
+        self.path, self.prior, self.simulator, self.calls, self.x_names = path, prior, simulator, calls, x_names
         self.shape: tuple[int, ...] | None = None
         self._store: Store | None = None
         self._status = np.zeros(0, np.uint8)
@@ -35,10 +36,12 @@ class StoreFilling:
     def _about(self, shape: tuple[int, ...]) -> dict[str, Any]:
         version = import_module(__name__.split(".")[0]).__version__
         simulator = fingerprint(self.simulator)
-        return description.describe(self.prior, simulator, self.calls.seed, self.calls.set_size, shape, version)
+        about = description.describe(self.prior, simulator, self.calls.seed, self.calls.set_size, shape, version)
+        return about | ({description.X_NAMES: list(self.x_names)} if self.x_names else {})
 
     def begin(self, shape: tuple[int, ...]) -> None:
         """Observations have this shape: open the store, or make it."""
+        checked_names(self.x_names, shape)
         self.shape, self._store = shape, Store.create(self.path, self.prior, self._about(shape))
 
     @property
@@ -67,4 +70,5 @@ class StoreFilling:
 
     def simulations(self) -> Simulations:
         """The training cases, after `finish`; mapped from disk where they are large."""
-        return self.store.gather(self.calls, self._status)
+        sims = self.store.gather(self.calls, self._status)
+        return sims._replace(x_names=sims.x_names or self.x_names)

@@ -1,0 +1,91 @@
+"""Learned scores at draws: of every member alone, for trust, and of sets that belong to one draw each, for checks."""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.noise import Level
+from scorefold.posterior.pilots import PaddedSets
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.types import Array, Cloud, Float, Theta
+
+MOST_AT_CENTRE = 512
+"""Sets whose scores at one point are computed together."""
+SCORED_TOGETHER = 8
+"""Sets whose single scores are computed at a time."""
+PAIRS_TOGETHER = 64
+"""Sets scored each at its own draw, at a time."""
+
+
+def with_more_room(padded: PaddedSets) -> PaddedSets:
+    """One data set's sets, padded to a power of eight, so that few programs serve any number of them."""
+    count = len(padded.sizes)
+    room = 8 ** int(np.ceil(np.log2(count) / 3))
+    x = jnp.pad(padded.x[0], ((0, room - count), (0, 0), (0, 0)))
+    return PaddedSets(x, jnp.pad(padded.sizes, (0, room - count), mode="edge"), padded.number)
+
+
+@eqx.filter_jit
+def by_member(
+    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Theta
+) -> tuple[Float[Array, "members draws dim"], Float[Array, "members sets dim"]]:
+    """Every member's composed score at the draws, and its score of each set at their centre.
+
+    What proposals add is the same for all of them, and left out.
+    """
+
+    def one(network: Any) -> tuple[Cloud, Float[Array, "sets dim"]]:
+        alone = replace(ensemble, network=jax.tree.map(lambda v: v[None], network))
+        sets = alone.embed(padded.x, padded.sizes, padded.number)
+        prepared, index = sets.prepare(centre[None], level), jnp.arange(len(padded.sizes))
+        each = jax.lax.map(lambda j: sets.chunk(prepared, level, j[None])[0, 0], index, batch_size=MOST_AT_CENTRE)
+        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level), each
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, ensemble.network)
+
+
+@eqx.filter_jit
+def at_pairs(ensemble: ScoreEnsemble, x: Array, size: Array, level: Level, u: Cloud) -> tuple[Cloud, Array]:
+    """g(u, X) = s(u, X) - ∇ log p(u) and ∂g/∂u of each pair, a few pairs at a time."""
+
+    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        x, at = pair
+        sets = ensemble.embed(x[None], size[None], jnp.ones((), int))
+
+        def own(u: Array) -> Array:
+            score = sets.chunk(sets.prepare(u[None], level), level, jnp.zeros(1, int))[0, 0]
+            return score - sets.prior(u[None], level)[0]
+
+        return own(at), jax.jacfwd(own)(at)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, (x, u), batch_size=PAIRS_TOGETHER)
+
+
+def all_pairs(ensemble: ScoreEnsemble, x: np.ndarray, level: Level, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`at_pairs` for sets x (pairs, set, features), padded so that few programs serve any number of them."""
+    count, size = x.shape[:2]
+    sets = np.zeros((-(-count // PAIRS_TOGETHER) * PAIRS_TOGETHER, ensemble.network.shape.largest_set, x.shape[2]))
+    sets[:count, :size] = x
+    at = jnp.asarray(np.resize(u, (len(sets), u.shape[1])), jnp.float32)
+    score, jacobian = at_pairs(ensemble, jnp.asarray(sets, jnp.float32), jnp.asarray(size), level, at)
+    return np.asarray(score, np.float64)[:count], np.asarray(jacobian, np.float64)[:count]
+
+
+@eqx.filter_jit
+def single_scores(
+    ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
+) -> tuple[Float[Array, "sets draws dim"], Cloud]:
+    """The scores of sets of one observation each, a few sets at a time."""
+    with jax.default_matmul_precision("highest"):
+        sets = ensemble.embed(x, jnp.ones(len(x), jnp.int32), count)
+        prepared = sets.prepare(u, level)
+        together = min(SCORED_TOGETHER, len(x))
+        index = jnp.arange(len(x)).reshape(-1, together)
+        scores = jax.lax.map(lambda some: sets.chunk(prepared, level, some), index)
+        return scores.reshape(len(x), *u.shape), sets.prior(u, level)

@@ -1,0 +1,246 @@
+"""How far draws may be from the true posterior, from what the members of an ensemble disagree on.
+
+The members of an ensemble were trained on different folds of the simulations. Let S_i(u) be the composed score by member i
+alone and S̄(u) their mean, which the draws follow. Around the draws' mean ū, S_i - S̄ is nearly a_i + B_i (u - ū), by least
+squares over the draws, and a posterior by that member alone would differ, to first order, in
+
+    mean       C a_i                            (C = Cov(θ, u) over the draws; A a_i in the space of u, A their covariance),
+    variance   C B_i Cᵀ / (C A⁻¹ Cᵀ), relative   (both on the diagonal, one entry a parameter).
+
+T1 is the root mean square of the first over members, Σ_i / (M - 1), in posterior sd; the widths' disagreement is that of half
+the second, a log ratio of sds. A score that members give differently for every set is noise to the others: with ρ its
+variance over the draws' precision, the information that it hides makes draws √(1 + ρ) too wide, and half the log of that is
+added to the widths' disagreement, as squares. To T1² is added what the number of simulations leaves at any rate (`reach.py`).
+A flow is drawn from member by member instead, and the means and sds are compared. What the members agree on and is wrong all
+the same they cannot show: `CALIBRATION` says how large the true error was where it could be seen, given the members'
+disagreement. Observations unlike any simulation (`reach.py`) lower the verdict, as the members may be wrong there together.
+
+This is about the answer. Whether the sampler followed what it was given is in `draws.info`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorefold.posterior.reach import Strangeness
+from scorefold.types import Float
+
+GOOD, USABLE, BAD, UNKNOWN = "good", "usable", "not to be trusted", "not known"
+VERDICTS = (GOOD, USABLE, BAD)
+SHIFTS = (0.25, 0.75)
+"""Posterior sd: the expected shift of a mean below which draws are good, and usable."""
+WIDTHS = (1.25, 1.75)
+"""The same for a width that is so many times too large or too small."""
+JUDGED, JUDGED_OF_MANY, MANY_SETS = 256, 64, 1_000
+"""Draws at which members are compared, and from so many sets on."""
+FEWEST = 20
+"""Draws that can tell."""
+LARGEST_LOG_WIDTH = 5.0
+LARGEST_SHIFT = 1e3
+
+
+class Calibrated(NamedTuple):
+    """How the true error follows the members' disagreement T: log error ~ N(log(scale T^power), spread²)."""
+
+    scale: float
+    power: float
+    spread: float
+
+    def expected(self, disagreement: np.ndarray) -> np.ndarray:
+        """The median of the true error."""
+        return np.minimum(self.scale * disagreement**self.power, LARGEST_SHIFT)
+
+    def at_most(self, disagreement: np.ndarray, probability: float = 0.9) -> np.ndarray:
+        """A quantile of the true error."""
+        from scipy import special
+
+        return self.expected(disagreement) * math.exp(self.spread * float(special.ndtri(probability)))
+
+
+class Calibration(NamedTuple):
+    """Of the shift, in posterior sd, and of the log ratio of sds."""
+
+    shift: Calibrated
+    width: Calibrated
+
+
+CALIBRATION = Calibration(shift=Calibrated(2.0, 1.0, 1.0), width=Calibrated(2.0, 1.0, 1.0))
+"""PROVISIONAL: twice the disagreement, the median over the 18 data sets of the task `sir` in METHOD §11 (n = 1, 8, 30), with a
+spread of a factor e; the widths by analogy. `benchmarks/trust.py` measures both over many tasks, and prints what belongs
+here."""
+
+
+class Disagreement(NamedTuple):
+    """How the posterior of each member alone would differ."""
+
+    shift: Float[np.ndarray, "members dim"]
+    """Of the parameters' means, signed, in posterior sd."""
+    log_width: Float[np.ndarray, "members dim"]
+    """Log ratio of the sds, of the member's to the draws'."""
+    noise: Float[np.ndarray, " dim"] | float = 0.0
+    """ρ: what one set's score is off by from member to member, over all sets, in units of the draws' precision."""
+
+
+class Doubts(NamedTuple):
+    """What a method knows about the errors of some draws."""
+
+    disagreement: Disagreement | str
+    """Or the reason why there is none, in words."""
+    floor: float = 0.0
+    """The shift that so few simulations leave at any rate, in posterior sd (`reach.py`)."""
+    strange: Strangeness | None = None
+    """How the observations lie to the simulations, where that is known."""
+    error: Disagreement | None = None
+    """The standard errors of a correction by simulations at the draws: they then count in place of the disagreement."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far the draws may be from the true posterior, parameter by parameter; `draws.trust` holds it.
+
+    `print(draws.trust)` says it in words. It costs nothing but a moment, and is an estimate: draws called good were nearly all
+    within 0.5 posterior sd and a factor 1.25 in width where the truth is known. `posterior.check(x_obs, simulator)` spends some
+    hundred simulations on a better one.
+    """
+
+    names: tuple[str, ...]
+    shift: Float[np.ndarray, " dim"] | None
+    """The expected error of each mean, in posterior sd; None where nothing is known."""
+    width: Float[np.ndarray, " dim"] | None
+    """By what factor each sd is expected to be too large or too small, 1 or more."""
+    shift_at_most: Float[np.ndarray, " dim"] | None
+    """The shift that nine in ten stay below."""
+    width_at_most: Float[np.ndarray, " dim"] | None
+    verdict: str
+    """"good", "usable", "not to be trusted", or "not known"."""
+    why: str
+    """What the verdict rests on, in words."""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to say."""
+        return self.verdict != UNKNOWN
+
+    @property
+    def bad(self) -> bool:
+        """Whether the draws are not to be trusted."""
+        return self.verdict == BAD
+
+    def summary(self) -> dict[str, Any]:
+        """As strict JSON can hold it."""
+        numbers = {
+            "shift": self.shift, "width": self.width, "shift at most": self.shift_at_most, "width at most": self.width_at_most,
+        }  # fmt: skip
+        named = {
+            word: dict(zip(self.names, map(float, values), strict=True))
+            for word, values in numbers.items()
+            if values is not None
+        }
+        return {"verdict": self.verdict, "why": self.why, **named}
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.why}"
+
+
+def unknown(names: Sequence[str], reason: str) -> Trust:
+    """Where there is nothing to go by."""
+    return Trust(tuple(names), None, None, None, None, UNKNOWN, reason)
+
+
+def by_scores(
+    scores: Float[np.ndarray, "members draws dim"],
+    u: Float[np.ndarray, "draws dim"],
+    theta: Float[np.ndarray, "draws dim"],
+    each: Float[np.ndarray, "members sets dim"] | None = None,
+) -> Disagreement:
+    """From every member's composed score at draws u, whose parameters are theta, and each set's score at their mean."""
+    off = scores - scores.mean(axis=0)
+    around = Around.draws(u, theta)
+    offset = off.mean(axis=1)
+    slope = np.einsum("ind,ne->ide", off - offset[:, None], u - u.mean(axis=0)) / len(u) @ around.precision
+    noise: np.ndarray | float = 0.0
+    if each is not None:
+        apart = each - each.mean(axis=0)
+        noise = 2 * around.log_width(np.einsum("ijd,ije->de", apart, apart) / (len(each) - 1))
+    return Disagreement(around.shift(offset), around.log_width(slope), noise)
+
+
+def by_draws(
+    theta: Float[np.ndarray, "members draws dim"], mean: Float[np.ndarray, " dim"], sd: Float[np.ndarray, " dim"]
+) -> Disagreement:
+    """From every member's own draws, next to the mean and sd of all."""
+    scale = np.maximum(sd, 1e-300)
+    each = np.maximum(theta.std(axis=1), 1e-300)
+    return Disagreement((theta.mean(axis=1) - mean) / scale, np.log(each / np.exp(np.log(each).mean(axis=0))))
+
+
+class Around(NamedTuple):
+    """Draws as a Gaussian, and their parameters as straight lines: what an error of the score does to first order."""
+
+    cross: Float[np.ndarray, "dim dim"]
+    """C = Cov(θ, u)"""
+    precision: Float[np.ndarray, "dim dim"]
+    """A⁻¹"""
+    sd: Float[np.ndarray, " dim"]
+    """Of the parameters."""
+
+    @classmethod
+    def draws(cls, u: Float[np.ndarray, "draws dim"], theta: Float[np.ndarray, "draws dim"]) -> "Around":
+        """Of these."""
+        centred = u - u.mean(axis=0)
+        covariance = centred.T @ centred / len(u)
+        covariance += (1e-9 * np.trace(covariance) / len(covariance) + 1e-30) * np.eye(len(covariance))
+        cross = (theta - theta.mean(axis=0)).T @ centred / len(u)
+        return cls(cross, np.linalg.inv(covariance), np.maximum(theta.std(axis=0), 1e-300))
+
+    def shift(self, offset: Float[np.ndarray, "*some dim"]) -> Float[np.ndarray, "*some dim"]:
+        """Of the parameters' means, in sd, where the score is off by a constant."""
+        return offset @ self.cross.T / self.sd
+
+    def log_width(self, slope: Float[np.ndarray, "*some dim dim"]) -> Float[np.ndarray, "*some dim"]:
+        """Of the parameters, where the score is off by slope (u - ū)."""
+        own = np.einsum("kd,de,ke->k", self.cross, self.precision, self.cross)
+        return np.einsum("kd,...de,ke->...k", self.cross, slope, self.cross) / np.maximum(own, 1e-300) / 2
+
+
+def judge(names: Sequence[str], doubts: Doubts, info: Any) -> Trust:
+    """The verdict on draws, from what is known about their errors and from how their sampler went."""
+    found, strange = doubts.disagreement, doubts.strange
+    if isinstance(found, str):
+        return unknown(names, found)
+    if doubts.error is not None:
+        # The standard errors of a correction stand for themselves: there is nothing to calibrate.
+        shift, log_width = _over_members(doubts.error, members=2)
+        at_most = shift * 1.645, log_width * 1.645
+    else:
+        raw = _over_members(found, members=len(found.shift))
+        raw = np.hypot(raw[0], doubts.floor), raw[1]
+        shift, log_width = CALIBRATION.shift.expected(raw[0]), CALIBRATION.width.expected(raw[1])
+        at_most = CALIBRATION.shift.at_most(raw[0]), CALIBRATION.width.at_most(raw[1])
+    width, widest = (np.exp(np.minimum(one, LARGEST_LOG_WIDTH)) for one in (log_width, at_most[1]))
+    level, why = _level(names, shift, width)
+    lower, reasons = (0, []) if strange is None else strange.lowers()
+    if not info.converged:
+        lower, reasons = 2, [*reasons, "the sampler has not settled"]
+    level = min(level + lower, 2)
+    return Trust(tuple(names), shift, width, at_most[0], widest, VERDICTS[level], "; ".join([why, *reasons]))
+
+
+def _over_members(found: Disagreement, members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Root mean square over members, for each parameter, as an estimate of one member's sd."""
+    both = (np.nan_to_num(one, nan=np.inf) for one in (found.shift, found.log_width))
+    shift, width = (np.sqrt((one**2).sum(axis=0) / max(members - 1, 1)) for one in both)
+    return shift, np.hypot(width, np.log1p(found.noise) / 2)
+
+
+def _level(names: Sequence[str], shift: np.ndarray, width: np.ndarray) -> tuple[int, str]:
+    """The verdict's place in `VERDICTS`, and the numbers it rests on."""
+    worst, widest = int(shift.argmax()), int(width.argmax())
+    level = max(int(np.searchsorted(SHIFTS, shift[worst], "right")), int(np.searchsorted(WIDTHS, width[widest], "right")))
+    return level, (
+        f"means expected within {shift[worst]:.2g} posterior sd of the right ones (most off: {names[worst]}), widths within a "
+        f"factor {width[widest]:.2f} ({names[widest]})"
+    )

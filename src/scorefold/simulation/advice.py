@@ -1,0 +1,46 @@
+"""What to write where a simulator could not work: the usual mistakes, by what Python says of them."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scorefold.errors import SimulatorError
+from scorefold.shown import listed
+
+MOST_UNPACKED = 6
+
+
+def refuse_other_arguments(simulator: Callable[..., Any]) -> None:
+    """A SimulatorError for a function that cannot be called with θ and rng; one whose arguments nobody knows passes."""
+    try:
+        signature = inspect.signature(simulator)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        name = getattr(simulator, "__name__", type(simulator).__name__)
+        called = name if name.isidentifier() else "simulator"
+        raise SimulatorError(
+            f"expected a simulator that takes (theta, rng); got {name}{signature}. Write `def {called}(theta, rng): …`, and "
+            "draw all random numbers from rng, a numpy.random.Generator: rng.normal(), rng.integers(10)."
+        ) from None
+
+
+def advice(text: str, names: Sequence[str]) -> str:
+    """A sentence on what to write instead, for the traceback of a simulator's usual mistakes; nothing for any other."""
+    last = text.strip().splitlines()[-1] if text.strip() else ""
+    by_name = last.startswith("IndexError: only integers, slices") or (
+        last.startswith("AttributeError: 'numpy.ndarray' object has no attribute")
+        and any(last.split("attribute")[-1].strip(" '.\"").startswith(name) for name in names)
+    )
+    if not by_name or not names:
+        return ""
+    words = [_word(name) for name in names]
+    unpacked = f", or `{', '.join(words)} = theta`" if 1 < len(names) <= MOST_UNPACKED else ""
+    return f"θ is an array in the order of the prior, {listed(names)}: write theta[0] for {names[0]}{unpacked}.\n"
+
+
+def _word(name: str) -> str:
+    """A name that Python takes."""
+    return name if name.isidentifier() else "".join(one if f"_{one}".isidentifier() else "_" for one in f"p_{name}")

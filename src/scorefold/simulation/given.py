@@ -1,0 +1,128 @@
+"""Parameters and observations that somebody has simulated already, as training cases hold them.
+
+They are checked like simulations made here. θ must lie in the support of the prior. Observations that are not finite, or beyond
+±1e37, are left out and counted; more than a tenth of them is an error. And because a posterior is relative to its prior, θ
+should be draws from it: with u = Φ⁻¹(F(θ)), each u_i is N(0, 1). The Kolmogorov–Smirnov distance of each to N(0, 1) is
+compared with what so many draws show with probability 1e-6, and a θ that is farther off is said.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from scorefold import settings
+from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.prior import Prior
+from scorefold.shown import listed
+from scorefold.simulation import columns
+from scorefold.simulation.outcome import LARGEST, rounded
+
+MOST_FAILED = 0.1
+UNLIKELY = 1e-6
+"""Chance of saying, of one parameter, that its draws are not from the prior though they are."""
+
+
+class Given(NamedTuple):
+    """Cases as training wants them."""
+
+    theta: np.ndarray
+    x: np.ndarray
+    """(cases, m, *shape) float32, 0 after each case's observations"""
+    sizes: np.ndarray
+    budget: int
+    failed: int
+    x_names: tuple[str, ...]
+
+
+def given(prior: Prior, theta: Any, x: Any, sets: bool, x_names: Sequence[str] | None) -> Given:
+    """What was given, checked; see `Simulations`."""
+    if not isinstance(prior, Prior):
+        raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
+    theta = parameters(prior, theta)
+    wanted = columns.outcome_names(x_names)
+    parts = list(x) if sets and hasattr(x, "__iter__") and not columns.is_table(x) else [x]
+    read = [_observations(one, wanted) for one in parts]
+    if len({array.shape[1:] for array, _ in read}) > 1:
+        raise ScorefoldError(f"expected observations of one shape; got {listed([array.shape[1:] for array, _ in read])}")
+    together = np.concatenate([array for array, _ in read]) if read else np.zeros(0)
+    lengths = np.array([len(array) for array, _ in read]) if sets else np.ones(len(together), int)
+    if len(lengths) != len(theta):
+        raise ScorefoldError(
+            f"expected an observation for each of the {len(theta):,} rows of theta; got {len(lengths):,}. For sets of "
+            "observations write sets=True, and give a list with an array for each row."
+        )
+    names = columns.checked_names(x_names, together.shape[1:]) or (read[0][1] if read else ())
+    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names)
+
+
+def parameters(prior: Prior, theta: Any) -> np.ndarray:
+    """θ (cases, dim) in the order of the prior, within its support, and said if they do not look like draws from it."""
+    if columns.is_table(theta):
+        theta, _ = columns.numbers("theta", theta, prior.names)
+    theta = settings.numbers("theta", theta)
+    if theta.ndim == 1 and prior.dim == 1:
+        theta = theta[:, None]
+    if theta.ndim != 2 or theta.shape[1] != prior.dim:
+        raise ScorefoldError(
+            f"expected theta of shape (cases, {prior.dim}), with the columns {listed(prior.names)}; got {theta.shape}"
+        )
+    u = prior.to_normal(theta)
+    if prior.has_density:
+        _say_if_not_drawn(prior, u)
+    return theta
+
+
+def _say_if_not_drawn(prior: Prior, u: np.ndarray) -> None:
+    cases = len(u)
+    if not cases:
+        return
+    steps = np.arange(cases + 1)[:, None] / cases
+    below = ndtr(np.sort(u, axis=0))
+    distance = np.maximum(np.abs(below - steps[1:]), np.abs(below - steps[:-1])).max(axis=0)
+    far = distance > math.sqrt(math.log(2 / UNLIKELY) / (2 * cases))  # Dvoretzky–Kiefer–Wolfowitz, with Massart's constant
+    if far.any():
+        warnings.warn(
+            f"theta does not look like draws from the prior: {listed([prior.names[i] for i in np.flatnonzero(far)])} "
+            f"{'are' if far.sum() > 1 else 'is'} distributed otherwise. A posterior is right only for the prior that its "
+            "θ were drawn from: give that one, or simulate again with sf.simulate.",
+            ScorefoldWarning,
+            stacklevel=5,
+        )
+
+
+def _observations(x: Any, names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(count, *shape), and the names of a table's columns."""
+    if columns.is_table(x):
+        return columns.numbers("x", x, names)
+    array = settings.numbers("x", x)
+    if array.ndim == 0:
+        raise ScorefoldError("expected x with an observation (or, with sets=True, a set of them) for each row of theta")
+    return array, ()
+
+
+def _put_together(theta: np.ndarray, observations: np.ndarray, case: np.ndarray, names: tuple[str, ...]) -> Given:
+    """Sets without what failed, and without cases of which nothing is left."""
+    single, good = rounded(observations)
+    calls, failed = len(good), int((~good).sum())
+    if failed > MOST_FAILED * calls:
+        raise ScorefoldError(
+            f"expected finite observations within ±{LARGEST:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
+            "numbers. Up to a tenth are left out; if more are missing whatever θ is, leave them out yourself, with their theta."
+        )
+    if failed:
+        warnings.warn(
+            f"{failed:,} of {calls:,} observations hold NaN, infinity or numbers beyond ±{LARGEST:.0e} and were left out. The "
+            "posterior is then the one given that the simulation succeeds.",
+            ScorefoldWarning,
+            stacklevel=4,
+        )
+    single, case = single[good], case[good]
+    sizes = np.bincount(case, minlength=len(theta))
+    some = sizes > 0
+    x = np.zeros((int(some.sum()), sizes.max(initial=1), *single.shape[1:]), np.float32)
+    x[(np.cumsum(some) - 1)[case], np.arange(len(case)) - (np.cumsum(sizes) - sizes)[case]] = single
+    return Given(theta[some], x, sizes[some], calls, failed, names)

@@ -1,0 +1,158 @@
+"""Checks by simulations at the draws, on a posterior that is right and on others that are spoiled by known errors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from linear_posterior import NOISE, exact, linear_posterior, simulator, spoiled
+from untrained import untrained
+
+import scorefold as sf
+from scorefold.errors import ScorefoldError
+from scorefold.posterior.check import Pairs, Simulating, run_check
+from scorefold.posterior.trust import BAD, GOOD
+from scorefold.score.local_mean import LocalMean
+
+N, SIMS = 30, 3_000
+X = np.array([0.4, -0.3]) + NOISE * np.random.default_rng(3).standard_normal((N, 2))
+RIGHT = linear_posterior()
+
+
+def off(posterior):
+    """Shift and width against the true posterior."""
+    mean, sd = exact(X)
+    draws = posterior.sample(X, 2_000)
+    return (draws.theta.mean(axis=0) - mean) / sd, draws.theta.std(axis=0) / sd, draws.trust
+
+
+class Scores:
+    """Scores c g + offset + slope u, with g exact for x = θ + noise."""
+
+    def __init__(self, offset=(0.0, 0.0), slope=(0.0, 0.0), factor=1.0):
+        self.prior, self.shape = RIGHT.prior, (2,)
+        self.offset, self.slope, self.factor = np.array(offset), np.array(slope), factor
+
+    lowest_noise = 0.0
+
+    def checked_size(self, n):
+        return 1
+
+    def at_pairs(self, x, u):
+        score = self.factor * (x[:, 0] - u) / NOISE**2 + self.offset + self.slope * u
+        jacobian = np.diag(-self.factor / NOISE**2 + self.slope)
+        return Pairs(score, np.broadcast_to(jacobian, (len(u), 2, 2)))
+
+    def posterior(self):
+        """Mean and sd of what draws follow."""
+        precision = N * (self.factor / NOISE**2 - self.slope) + 1
+        return (self.factor * X.sum(axis=0) / NOISE**2 + N * self.offset) / precision, precision**-0.5
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [Scores(), Scores(offset=(0.3, -0.1)), Scores(slope=(-0.5, -0.2)), Scores(factor=1.5), Scores(factor=0.7)],
+    ids=["right", "offset", "slope", "too large", "too small"],
+)
+@pytest.mark.false_failure(1e-5)
+def test_known_errors_are_found_within_their_standard_errors(scores):
+    (mean, sd), (true_mean, true_sd) = scores.posterior(), exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    found = run_check(scores, X, u, Simulating(simulator, 20_000, 0, None, False))
+    # The draws' own mean is known to 1/√1000 sd only.
+    assert np.abs(found.shift - (mean - true_mean) / sd).max() < 4.5 * np.hypot(found.shift_error, 0.04).max() + 0.1
+    assert np.abs(found.log_width - np.log(sd / true_sd)).max() < 4.5 * found.log_width_error.max() + 0.05
+    assert found.shift_error == pytest.approx(np.sqrt(N / 20_000) * np.ones(2), rel=0.3)
+
+
+@pytest.mark.false_failure(1e-6)
+def test_words_say_what_is_wrong():
+    scores = Scores(offset=(0.5, 0.0))
+    mean, sd = scores.posterior()
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    found = run_check(scores, X, u, Simulating(simulator, 3_000, 0, None, False))
+    assert found.verdict == BAD
+    assert "a is most off, by +" in str(found)
+    assert found.summary()["shift"]["a"] == pytest.approx(found.shift[0])
+
+
+@pytest.mark.false_failure(1e-6)
+def test_failed_simulations_are_left_out_and_counted():
+    def fails(theta, rng):
+        return np.full(2, np.nan) if rng.uniform() < 0.1 else simulator(theta, rng)
+
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    found = run_check(Scores(), X, u, Simulating(fails, 1_000, 0, sf.Workers(max_failures=0.5), False))
+    assert 50 < found.failed < 150
+    assert np.abs(found.shift).max() < 1
+
+
+@pytest.mark.false_failure(1e-6)
+def test_observations_unlike_the_simulations_are_a_misfit():
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    how = Simulating(simulator, 500, 0, None, False)
+    like = [mean + NOISE * np.random.default_rng(seed).standard_normal((N, 2)) for seed in range(3)]
+    assert max(run_check(Scores(), x, u, how).p_value for x in like) > 0.01  # all three below it: once in a million
+    strange = X.copy()
+    strange[:, 1] = mean[1] + 5 * (X[:, 1] - X[:, 1].mean())
+    assert run_check(Scores(), strange, u, how).p_value < 0.01
+
+
+@pytest.mark.false_failure(0)  # whatever the draws are
+def test_too_few_simulations_are_refused():
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    with pytest.raises(ScorefoldError, match="sims of 50 or more"):
+        run_check(Scores(), X, u, Simulating(simulator, 20, 0, None, False))
+
+
+@pytest.mark.false_failure(0)  # whatever the draws are
+def test_another_posterior_s_check_is_refused():
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    found = run_check(Scores(), X, u, Simulating(simulator, 200, 0, None, False))
+    with pytest.raises(ScorefoldError, match="check of this posterior"):
+        RIGHT.corrected(replace(found, shape=(3,)))
+    with pytest.raises(ScorefoldError, match="not corrected before"):
+        RIGHT.corrected(found).corrected(found)
+
+
+def test_a_method_without_a_score_is_refused():
+    sims = sf.simulate(RIGHT.prior, simulator, budget=500, set_size=2)
+    with pytest.raises(ScorefoldError, match="has none"):
+        sf.fit(sims, "abc").check(X[:2], simulator)
+
+
+@pytest.mark.full
+@pytest.mark.false_failure(1e-6)
+def test_the_correction_takes_known_errors_away_and_is_saved(tmp_path):
+    base = RIGHT.ensemble.base
+    wide = replace(RIGHT.ensemble, base=replace(base, variances=1.25 * base.variances))
+    wrong = spoiled(replace(RIGHT, ensemble=wide), offset=(0.3, -0.1))
+    shift, width, _ = off(wrong)
+    assert np.abs(shift).max() > 0.8
+    assert width.max() > 1.3
+    found = wrong.check(X, simulator, SIMS)
+    assert np.abs(found.shift * width - shift).max() < 0.6
+    assert found.verdict == BAD
+    mended = wrong.corrected(found)
+    shift, width, trust = off(mended)
+    assert np.abs(shift).max() < 0.45  # four standard errors of 0.1
+    assert np.abs(np.log(width)).max() < 0.2
+    assert trust.verdict != BAD
+    again = sf.load(mended.save(tmp_path / "model"))
+    assert np.array_equal(again.sample(X, 2_000).theta, mended.sample(X, 2_000).theta)
+
+
+def test_right_draws_are_called_good():
+    shift, _, trust = off(RIGHT)
+    assert np.abs(shift).max() < 0.2
+    assert trust.verdict == GOOD
+
+
+def test_a_corrected_score_has_no_density_to_compare():
+    zero, one = np.zeros(2), np.eye(2)
+    local = LocalMean(zero, one, zero, 0 * one, one, one, zero, 0.01, 1.0)
+    with pytest.raises(ScorefoldError, match="corrected score has none"):
+        replace(untrained("conservative"), local=local).sample(X[:2])

@@ -1,0 +1,72 @@
+"""Sets in which calls failed: what is left are fair cases for p(θ) ∏ p(x_j, ok | θ)."""
+
+import warnings
+
+import failing
+import numpy as np
+import pytest
+
+from scorefold.errors import ScorefoldWarning
+from scorefold.simulation.screening import fails_by_theta, say_likelihood_alone
+from scorefold.simulation.simulations import cut, split
+
+SIMS = failing.simulations(60_000, set_size=4)
+
+
+def close(u, s, limit=5.5):
+    """Within so many standard errors of what s successes leave: 4 times in 10⁸ not."""
+    mean, variance = failing.given_success(s)
+    return abs(u.mean() - mean) < limit * np.sqrt(variance / len(u))
+
+
+def test_calls_are_counted_where_some_failed():
+    assert SIMS.calls.sum() <= SIMS.budget
+    assert (SIMS.calls >= SIMS.sizes).all()
+    assert (SIMS.calls > SIMS.sizes).any()
+    assert SIMS.failed == SIMS.budget - SIMS.sizes.sum()
+
+
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.parametrize("m", [1, 2, 4])
+def test_sets_of_s_or_more_come_from_parameters_with_s_successes(m):
+    parts = split(SIMS, m)
+    assert parts.calls is None
+    for s in range(1, m + 1):
+        assert close(parts.theta[parts.sizes >= s, 0], s)
+    if m > 1:
+        assert not close(parts.theta[parts.sizes == 1, 0], 1), "the second call may be the one that failed"
+
+
+def test_a_set_holds_observations_of_its_own_case_once():
+    own = SIMS._replace(
+        x=np.where(np.arange(4)[:, None] < SIMS.sizes[:, None, None], np.arange(len(SIMS.x))[:, None, None], -1.0)
+    )
+    numbered = own._replace(
+        x=np.concatenate([own.x[..., :1], np.broadcast_to(np.arange(4.0)[:, None], own.x[..., :1].shape)], 2)
+    )
+    parts = cut(numbered, 2)
+    sets = parts.take(np.arange(len(parts.case)))
+    real = np.arange(2) < sets.sizes[:, None]
+    assert np.array_equal(sets.x[..., 0][real], np.repeat(parts.case, sets.sizes))
+    pairs = sets.x[real]
+    assert len(np.unique(pairs, axis=0)) == len(pairs)
+
+
+def test_one_by_one_nothing_is_lost():
+    assert len(cut(SIMS, 1).case) == SIMS.sizes.sum()
+
+
+def test_whether_failing_depends_on_theta():
+    assert fails_by_theta(failing.simulations(2_000))
+    some = failing.simulations(2_000)
+    rng = np.random.default_rng(0)
+    assert not fails_by_theta(some._replace(theta=rng.standard_normal(some.theta.shape)))
+    assert not fails_by_theta(some._replace(failed=0))
+
+
+def test_a_likelihood_alone_is_said():
+    with pytest.warns(ScorefoldWarning, match=r"failing depends on θ, and NLE .* Use method='f-npse'"):
+        say_likelihood_alone(failing.simulations(2_000), "NLE")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        say_likelihood_alone(failing.simulations(2_000)._replace(failed=0), "NLE")

@@ -1,0 +1,103 @@
+"""Observations unlike anything simulated are noticed by x alone; those that are like it are not."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import scorefold as sf
+from scorefold.simulation.likeness import BINARY, CONSTANT, CONTINUOUS, COUNT, look, unlike
+
+PRIOR = sf.Prior({"v": stats.norm(1, 1), "a": stats.uniform(0.5, 1.5)})
+
+
+def reaction(theta, rng):
+    """A reaction time in seconds, and a choice."""
+    v, a = theta
+    return np.array([0.2 + rng.gamma(2 * a, 0.3), rng.random() < 1 / (1 + np.exp(-v))])
+
+
+def correlated(theta, rng):
+    """Two numbers of the same mean and width that go together."""
+    first = theta[0] + rng.normal()
+    return np.array([first, 0.5 + 0.9 * first + 0.1 * rng.normal(), 7.0])
+
+
+def simulated(simulator, names=None, budget=2_000, set_size=2):
+    sims = sf.simulate(PRIOR, simulator, budget, set_size, seed=1)
+    return look(sims._replace(x_names=names or ()))
+
+
+REACTIONS = simulated(reaction, ("rt", "choice"))
+
+
+def observed(simulator, n, seed):
+    rng = np.random.default_rng([seed, 5])
+    return np.stack([simulator(PRIOR.sample(1, seed)[0], rng) for _ in range(n)]).astype(float)
+
+
+def test_kinds_are_recognised():
+    assert REACTIONS.kind.tolist() == [CONTINUOUS, BINARY]
+    counts = simulated(lambda theta, rng: np.array([rng.poisson(theta[1]), 3.0, -rng.poisson(9.0)]))
+    assert counts.kind.tolist() == [COUNT, CONSTANT, CONTINUOUS]
+
+
+@pytest.mark.false_failure(1e-5)
+@pytest.mark.parametrize("simulator", [reaction, correlated])
+@pytest.mark.parametrize("n", [1, 5, 100])
+def test_what_the_model_makes_is_like_its_simulations(simulator, n):
+    seen = simulated(simulator)
+    said = [unlike(seen, observed(simulator, n, seed)) for seed in range(40)]
+    assert sum(map(bool, said)) <= 2, said  # by chance one of 40 is rare, and three are never there
+
+
+def test_milliseconds():
+    x = observed(reaction, 50, 0) * [1_000, 1]
+    text = unlike(REACTIONS, x)
+    assert "rt was simulated from 0.2" in text
+    assert "choice was" not in text
+    assert "Divided by 1,000, rt would be like them: look at the units" in text
+
+
+def test_swapped_columns():
+    text = unlike(REACTIONS, observed(reaction, 50, 0)[:, ::-1])
+    assert "choice was simulated as only 0 or 1, and is 0." in text
+    assert "With rt and choice swapped they would be like them" in text
+
+
+def test_a_transposed_array():
+    seen = simulated(lambda theta, rng: np.array([0.0, 10.0, 20.0]) + rng.normal(size=3))
+    x = np.array([0.0, 10.0, 20.0]) + np.random.default_rng(0).normal(size=(3, 3))
+    assert not unlike(seen, x)
+    assert "Transposed they would be like them" in unlike(seen, x.T)
+
+
+def test_numbers_that_do_not_go_together():
+    seen = simulated(correlated, ("p", "q", "r"))
+    x = observed(correlated, 30, 3)
+    assert not unlike(seen, x)
+    apart = x.copy()
+    apart[:, 1] = apart[::-1, 1] - 2 * np.sign(apart[:, 0])
+    assert "p and q do not go together as simulated ones do" in unlike(seen, apart)
+
+
+def test_a_count_that_is_none_and_a_constant_that_is_another():
+    seen = simulated(lambda theta, rng: np.array([rng.poisson(3 * theta[1]), 3.0]), ("cases", "size"))
+    assert not unlike(seen, np.array([[2.0, 3.0]]))
+    assert "cases was simulated as whole numbers only, and is 2.5 here" in unlike(seen, np.array([[1.0, 3.0], [2.5, 3.0]]))
+    assert "size was simulated from 3 to 3, and is 4 here" in unlike(seen, np.array([[1.0, 4.0]]))
+
+
+def test_one_wild_observation_of_many_is_enough():
+    x = observed(reaction, 200, 1)
+    assert not unlike(REACTIONS, x)
+    x[17, 0] = 900.0
+    assert "to 900 here" in unlike(REACTIONS, x)
+
+
+def test_images_have_ranges_too():
+    seen = simulated(lambda theta, rng: rng.random((20, 20)), budget=200, set_size=1)
+    assert seen.precision.size == 0
+    assert not unlike(seen, np.random.default_rng(0).random((3, 400)))
+    text = unlike(seen, 255 * np.random.default_rng(0).random((3, 400)))
+    assert "and 3" in text
+    assert "more numbers are out of their range" in text

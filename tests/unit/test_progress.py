@@ -1,0 +1,88 @@
+"""Progress in a pipe: lines that are true, a few seconds apart, on standard error."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import scorefold as sf
+from scorefold import progress
+from scorefold.train.loop import _why_it_ended
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A time that passes only when it is told to."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_come_every_few_seconds_with_count_rate_and_time_left(capsys, clock):
+    with progress.bar("simulating", 1_000, show=True, done=100) as report:
+        for _ in range(9):
+            clock[0] += 1.0
+            report.update(50, "3 failed")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "simulating: 350 of 1,000 (35%), 0:05, 0:13 left, 3 failed",
+        "simulating: 550 of 1,000 (55%), 0:09, 0:09 left, 3 failed",
+    ]
+
+
+def test_work_that_ends_early_says_why_and_once(capsys, clock):
+    with progress.bar("training", 320, show=True) as report:
+        report("loss 1.0")
+        report.end("ended after 1 of at most 320 rounds")
+    assert capsys.readouterr().err.splitlines() == ["training: 1 of 320 (0%), 0:00, ended after 1 of at most 320 rounds"]
+
+
+def test_silence(capsys):
+    with progress.bar("simulating", 10, show=False) as report:
+        report("x")
+        report.end("y")
+    assert list(progress.track([1, 2], "x", show=False)) == [1, 2]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_error_is_not_followed_by_a_line(capsys):
+    with pytest.raises(ZeroDivisionError), progress.step("drawing", show=True):
+        _ = 1 / 0
+    assert capsys.readouterr().err == ""
+
+
+def test_failures_are_counted_as_they_happen(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_A_LINE", 0.0)
+    prior = sf.Prior({"v": stats.norm(0, 1)})
+
+    def simulator(theta, rng):
+        return theta if rng.random() > 0.1 else theta * np.nan
+
+    with pytest.warns(sf.errors.ScorefoldWarning, match="failed") as caught:
+        sf.simulate(prior, simulator, 400, seed=1, workers=sf.Workers(max_failures=0.5), progress=True)
+    counts = [int(one) for one in re.findall(r"(\d+) failed", capsys.readouterr().err)]
+    assert counts == sorted(counts)
+    assert str(caught[0].message).startswith(f"{counts[-1]} of 400 simulations failed")
+
+
+def test_why_training_ended():
+    assert "ended after 63 of at most 320 rounds, as unseen cases were no longer fitted better" in _why_it_ended(63, 320)
+    assert "all 320 rounds that `steps` allows" in _why_it_ended(320, 320)
+
+
+def test_a_bar_on_a_terminal_shows_words_as_they_are(monkeypatch, capsys):
+    import io
+
+    import rich
+    from rich.console import Console
+
+    screen = io.StringIO()
+    monkeypatch.setattr(rich, "get_console", lambda: Console(file=screen, force_terminal=True, width=120))
+    monkeypatch.setattr("rich.progress.get_console", rich.get_console)
+    with progress.bar("drawing", 2, show=True) as report:
+        report("[bold]a[/bold]")
+        report.end("[red]over")
+    assert "[red]over" in screen.getvalue()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,114 @@
+"""Names that are hard to write: in tables, CSV files, figures, pages and on the terminal, each is what the user wrote."""
+
+import csv
+import io
+import warnings
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+
+import scorefold as sf
+from scorefold.app.commands.model_commands import _write
+from scorefold.app.commands.observation_files import read_observations
+from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.posterior.amortised import FlowInfo
+from scorefold.report.canvas import plain_text, save
+from scorefold.report.corner import corner
+from scorefold.report.diagnosis_figures import contraction
+from scorefold.report.diagnosis_table import grid
+from scorefold.report.page import table
+from scorefold.report.sequence_figure import sequence
+from scorefold.shown import one_line, text_table
+
+NAMES = (
+    "rate [1/s]", "[bold]loud[/bold]", 'he said "so"', "a, b", "two\nlines", "<b>x</b>", "5$ bill", "$\\beta$", "$broken",
+    "_hidden", "Βήτα", "скорость", "naïve é", "\x1b[31mred", "{0}", "%s", "back\\slash", "tab\there",
+)  # fmt: skip
+THETA = np.random.default_rng(0).normal(size=(60, len(NAMES)))
+DRAWN = sf.Draws(THETA, NAMES, FlowInfo(1.0, True, False), 3, None, 0.1)
+
+
+def test_a_prior_takes_them_and_prints_them_in_lines():
+    prior = sf.Prior({name: stats.norm(0, 1) for name in NAMES})
+    assert prior.names == NAMES
+    for text in (repr(prior), repr(DRAWN)):
+        assert "\n" not in text
+        assert "\x1b" not in text
+
+
+def test_the_summary_has_a_line_for_each():
+    lines = str(DRAWN.summary()).splitlines()
+    assert len(lines) == 1 + len(NAMES) + 2
+    for name, line in zip(NAMES, lines[1:], strict=False):
+        assert line.startswith(one_line(name))
+        assert "\x1b" not in line
+
+
+def test_columns_stay_in_line_with_wide_letters():
+    lines = text_table(("parameter", "mean"), [("速度", "1.5"), ("e\u0301tat", "10.25")]).splitlines()
+    assert lines == ["parameter   mean", "速度         1.5", "e\u0301tat       10.25"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_terminals_tables_do_not_read_them_as_markup(name):
+    screen = io.StringIO()
+    Console(file=screen, width=200, color_system=None).print(grid(("parameter", "p"), [(name, "0.5")]))
+    assert one_line(name) in screen.getvalue().replace("        ", "\t")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pages_escape_them(name):
+    page = table(("parameter", "p"), [(name, "0.5")])
+    assert "<b>x" not in page
+    assert "<script" not in page
+    assert "<b>x" not in DRAWN._repr_html_()
+
+
+def test_csv_files_hold_them_and_are_read_again(tmp_path):
+    path = tmp_path / "draws.csv"
+    _write(DRAWN, path)
+    with path.open(encoding="utf-8", newline="") as file:
+        assert tuple(next(csv.reader(file))) == NAMES
+    back = read_observations(path, "DATA")
+    assert back.names == NAMES
+    np.testing.assert_allclose(np.stack(back.cells, axis=1), THETA)
+
+
+def test_figures_draw_them(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for k in range(0, len(NAMES), 3):
+            save(corner(THETA[:, k : k + 3], NAMES[k : k + 3]), tmp_path / "corner.png")
+        save(sequence([THETA, THETA], [1, 2], NAMES), tmp_path / "sequence.png")
+        save(contraction(THETA, THETA, NAMES), tmp_path / "contraction.png")
+
+
+def test_mathematics_is_kept_and_other_dollars_are_dollars():
+    assert plain_text("$\\beta$") == "$\\beta$"
+    assert plain_text("$broken") == r"\$broken"
+    assert plain_text("5$ or 6$") == "5$ or 6$"  # Matplotlib takes it for mathematics, and so would the user's own figure
+    assert plain_text("$\\nonsense{$") == r"\$\nonsense{\$"
+    assert plain_text("_hidden") == " _hidden"
+
+
+# Pair plots of many parameters
+
+
+MANY = sf.Draws(np.random.default_rng(0).normal(size=(40, 30)), tuple(f"p{i}" for i in range(30)), DRAWN.info, 3, None, 0.1)
+
+
+def test_pairs_draws_the_first_twelve_and_says_so():
+    with pytest.warns(ScorefoldWarning, match=r"shows the first 12 of 30 parameters. Choose others by name, with parameters="):
+        figure = sf.plots.pairs(MANY, truth=np.zeros(30), reference=MANY)
+    assert len(figure.axes) == 12 * 13 // 2
+
+
+def test_pairs_of_chosen_parameters():
+    figure = sf.plots.pairs(MANY, parameters=["p29", "p3"], truth=np.arange(30.0))
+    assert [axes.get_xlabel() for axes in figure.axes[-2:]] == ["p29", "p3"]
+    with pytest.raises(ScorefoldError, match=r"got 'p30'\. Did you mean"):
+        sf.plots.pairs(MANY, parameters=["p30"])
+    with pytest.raises(ScorefoldError, match="different names"):
+        sf.plots.pairs(MANY, parameters=["p3", "p3"])
