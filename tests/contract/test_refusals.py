@@ -126,7 +126,7 @@ def test_rules_samplers_and_set_sizes(composed, what):
 
 
 SUMMED = {
-    "another sampler": ({"sampler": "hmc"}, "Known: nuts, vi"),
+    "another sampler": ({"sampler": "hmc"}, "Known: smc, nuts, vi"),
     "one chain": ({"chains": 1}, "2 chains or more"),
     "a rule": ({"rule": "diffused"}, "expected only sampler, chains"),
 }
@@ -159,7 +159,7 @@ METHOD_SETTINGS = {
     "layers of NPE": (lambda: sf.NPE(layers=0), "layers of NPE to be at least 1"),
     "width of NPE": (lambda: sf.NPE(width=0), "width of NPE to be at least 1"),
     "a flow of NLE": (lambda: sf.NLE(flow="planar"), "affine or spline"),
-    "a sampler of NLE": (lambda: sf.NLE(sampler="gibbs"), "nuts, vi"),
+    "a sampler of NLE": (lambda: sf.NLE(sampler="gibbs"), "smc, nuts, vi"),
     "one chain": (lambda: sf.NLE(chains=1), "2 chains or more"),
     "depth of NRE": (lambda: sf.NRE(depth=0), "depth of NRE to be at least 1"),
     "none accepted": (lambda: sf.ABC(accept=0.0), "0 < accept ≤ 1"),

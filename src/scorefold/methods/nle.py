@@ -1,29 +1,35 @@
 """Neural likelihood estimation: a conditional flow q(x|u), summed over observations.
 
 Flows q_k are trained on single observations by maximum likelihood, each with other cases unseen; for n observations
-log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by NUTS or variational inference
-(`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree, which is left out.
+log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by tempering, NUTS or
+variational inference (`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree,
+which is left out.
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
+from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
+from scorefold.methods.refine.check import check_plan
+from scorefold.methods.refine.likelihoods import refine_by_likelihoods
 from scorefold.methods.train_terms import train_terms
+from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective
 from scorefold.train.training import Training
+from scorefold.types import single_precision
 
 
 @settings.spelled
@@ -59,9 +65,10 @@ class NLE(Method):
     depth: int = 2
     base: bool = True
     """Let the flow learn only what a straight line with Gaussian noise leaves over."""
-    sampler: str = "nuts"
-    """Or "vi", a Gaussian by variational inference."""
+    sampler: str = "smc"
+    """Tempered clouds of draws, which find several modes; or "nuts", chains, or "vi", a Gaussian by variational inference."""
     chains: int = 8
+    """Of NUTS."""
     warmup: int = 300
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000
@@ -82,6 +89,22 @@ class NLE(Method):
         shape = self._shape(sims[0].prior.dim, sims[0].shape)
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
+
+    def refine(
+        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Posterior:
+        """A posterior for one data set, by rounds of likelihoods (`refine/likelihoods.py`)."""
+        if not isinstance(start, SummedPosterior):
+            raise ScorefoldError(
+                f"expected a posterior as NLE trained it to refine; got {type(start).__name__}. Refine the one it came from."
+            )
+        x = start.checked(x_obs)
+        check_plan(start, plan, sims)
+        if plan.store is not None:
+            raise ScorefoldError("expected no store to refine a likelihood, whose rounds are kept in memory; leave it out")
+        method = replace(self, training=plan.training or self.training)
+        with single_precision():
+            return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start is a likelihood")
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)

@@ -1,7 +1,7 @@
 """Neural ratio estimation: a classifier's log p(x|u) / p(x), summed over observations.
 
-log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn from by NUTS or variational inference
-(`summed.py`). The classifier is that of `density/ratio.py`.
+log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j log r(x_j, u) + constant, drawn from by tempering, NUTS or
+variational inference (`summed.py`). The classifier is that of `density/ratio.py`.
 
 Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", Hermans, Begy and Louppe, 2020.
 """
@@ -59,9 +59,10 @@ class NRE(Method):
     """Let the classifier learn only what the ratio of a straight line with Gaussian noise leaves over; off: the paper's."""
     embedding: str | Embedding | None = None
     """For series and images, as in `NPSE`."""
-    sampler: str = "nuts"
-    """Or "vi", a Gaussian by variational inference."""
+    sampler: str = "smc"
+    """Tempered clouds of draws, which find several modes; or "nuts", chains, or "vi", a Gaussian by variational inference."""
     chains: int = 8
+    """Of NUTS."""
     warmup: int = 300
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000

@@ -188,10 +188,10 @@ class Posterior(ABC):
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
                 `sf.rules.Gauss(pilots=200)`. By default as the method says.
             sampler: how draws are made: for composed scores a name or an object such as `sf.samplers.Langevin(steps=20)`, for
-                NLE and NRE `"nuts"` or `"vi"`. By default as the method says.
+                NLE and NRE `"smc"`, `"nuts"` or `"vi"`. By default as the method says.
             set_size: for composed scores, the most observations in one set: at most as many as were trained, by default just
                 as many; `"auto"` takes the size that unseen simulations favour.
-            chains: for NLE and NRE, how many chains.
+            chains: for NLE and NRE with `"nuts"`, how many chains.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.

@@ -1,8 +1,8 @@
-"""Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and NUTS or variational
-inference draws from the sum in the N(0, I) space.
+"""Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and tempering, NUTS or
+variational inference draws from the sum in the N(0, I) space.
 
 Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n
-does not recompile. On an accelerator the chains of many data sets move side by side; cores gain nothing by that.
+does not recompile. On an accelerator the clouds or chains of many data sets move side by side; cores gain nothing by that.
 """
 
 import warnings
@@ -25,14 +25,29 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, all_chains, chain_length, judged, nuts_draws
+from scorefold.sample.tempered import (
+    LARGEST_DIFFERENCE,
+    LARGEST_SPREAD,
+    Clouds,
+    Tempered,
+    TemperedInfo,
+    clouds_for,
+    tempered,
+    tempered_draws,
+)
+from scorefold.sample.tempered import judged as judged_clouds
 from scorefold.sample.variational import LARGEST_TAIL_SHAPE, VariationalInfo, variational_draws
 from scorefold.score.ensemble import bucket
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Scalar, Theta, draw_key, draw_keys
+from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta, draw_key, draw_keys
 
-SAMPLERS = ("nuts", "vi")
+SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
+
+SAMPLERS = ("smc", "nuts", "vi")
 CHUNK = 64
 """Observations whose terms are computed together."""
+CLOUD_CHUNK, PAIRS = 16, 4_096
+"""Of a cloud: observations at a time, and pairs of a draw and an observation."""
 GRADIENTS_TOGETHER = 32
 """Draws at which members are compared at a time."""
 TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
@@ -72,9 +87,12 @@ class SummedPosterior(Posterior):
         key = draw_key(seed)
         data = (self.terms, _padded(x), jnp.asarray(len(x)))
         u: np.ndarray
-        info: NutsInfo | VariationalInfo
-        if sampler == "vi":
-            u, info = variational_draws(_log_density, data, self.prior.dim, draws, key, self.method.steps)
+        info: SummedInfo
+        dim = self.prior.dim
+        if sampler == "smc":
+            u, info = tempered_draws(_likelihoods, _prepared(*data), dim, clouds_for(draws, dim), draws, key)
+        elif sampler == "vi":
+            u, info = variational_draws(_log_density, data, dim, draws, key, self.method.steps)
         else:
             u, info = nuts_draws(_log_density, data, self._chains(chains, draws), draws, key)
         warn(info, u)
@@ -121,17 +139,24 @@ class SummedPosterior(Posterior):
         if sampler == "vi" or jax.default_backend() == "cpu":
             return draw_one_by_one(self, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
-        room = max(1, TERMS_TOGETHER // (chains * min(CHUNK, padded.shape[1])))
+        clouds = clouds_for(draws, self.prior.dim)
+        moving = clouds.number * clouds.size if sampler == "smc" else chains
+        room = max(1, TERMS_TOGETHER // (moving * min(CHUNK, padded.shape[1])))
         together = min(room, max(FEWEST_TOGETHER, bucket(len(x))))
         u = np.full((len(x), draws, self.prior.dim), np.nan)
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
             data = (self.terms, padded[rows], jnp.asarray(x.shape[1]))
-            made = _chains_of_many(data, self._chains(chains, draws), keys[rows])
-            for i, one, divergent in zip(range(start, min(start + together, len(x))), *map(np.asarray, made), strict=False):
+            if sampler == "smc":
+                made: Any = jax.tree.map(np.asarray, _clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
+            else:
+                made = tuple(map(np.asarray, _chains_of_many(data, self._chains(chains, draws), keys[rows])))
+            for place, i in enumerate(range(start, min(start + together, len(x)))):
+                one = jax.tree.map(lambda v, place=place: v[place], made)
+                info: SummedInfo
                 try:
-                    u[i], info = judged(one, divergent, draws, keys[i])
+                    u[i], info = judged_clouds(one, draws) if sampler == "smc" else judged(one[0], one[1], draws, keys[i])
                 except Diverged:
                     continue
                 converged[i], diverged[i] = info.converged, info.diverged
@@ -149,9 +174,9 @@ class SummedPosterior(Posterior):
 
 
 def _padded(x: np.ndarray) -> Float[Array, "... obs x"]:
-    """With zeros up to a bucket's size."""
+    """With copies of the last one up to a bucket's size."""
     missing = bucket(x.shape[-2]) - x.shape[-2]
-    return jnp.asarray(np.concatenate([x, np.zeros((*x.shape[:-2], missing, x.shape[-1]))], axis=-2), jnp.float32)
+    return jnp.asarray(np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)], mode="edge"), jnp.float32)
 
 
 def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> Scalar:
@@ -170,6 +195,45 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> 
         return add(start, jax.tree.map(lambda v: v[0], parts))[0]
     # In reverse the terms of a chunk are computed again rather than kept.
     return jax.lax.scan(jax.checkpoint(add), start, parts)[0]
+
+
+@eqx.filter_jit
+def _prepared(terms: Terms, x: Float[Array, "obs x"], count: Array) -> tuple[Terms, Any, Array]:
+    """With what of the observations does not depend on u, computed once."""
+    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), count
+
+
+def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array]) -> tuple[Float[Array, " draws"], Cloud]:
+    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows n, not the bucket's size."""
+    terms, prepared, count = data
+    chunk = min(CLOUD_CHUNK, len(jax.tree.leaves(prepared)[0]))
+
+    def one(u: Theta) -> tuple[Scalar, Theta]:
+        def add(i: Array, total: tuple[Scalar, Theta]) -> tuple[Scalar, Theta]:
+            some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), prepared)
+            counts = i * chunk + jnp.arange(chunk) < count
+            value, slope = jax.value_and_grad(
+                lambda u: jnp.sum(jnp.where(counts, jax.vmap(lambda x: terms.term(u, x))(some), 0.0))
+            )(u)
+            return total[0] + value, total[1] + slope
+
+        return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, (jnp.zeros(()), jnp.zeros_like(u)))
+
+    return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
+
+
+@eqx.filter_jit
+def _clouds_of_many(data: tuple[Terms, Float[Array, "sets obs x"], Array], dim: int, clouds: Clouds, keys: Array) -> Tempered:
+    """Those of each data set, with the keys that they would have alone."""
+    terms, x, n = data
+    number, size = clouds
+
+    def one(x: Array, key: Key) -> Tempered:
+        own = _prepared(terms, x, n)
+        each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
+        return jax.vmap(lambda key: tempered(_likelihoods, own, dim, size, key))(each)
+
+    return jax.vmap(one)(x, keys)
 
 
 @eqx.filter_jit
@@ -204,7 +268,7 @@ def _chains_of_many(
     return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, n), chains, key))(x, keys)
 
 
-def warn(info: NutsInfo | VariationalInfo, u: np.ndarray) -> None:
+def warn(info: SummedInfo, u: np.ndarray) -> None:
     """Say so when the draws are not to be trusted."""
     if info.converged:
         return
@@ -213,13 +277,20 @@ def warn(info: NutsInfo | VariationalInfo, u: np.ndarray) -> None:
     elif isinstance(info, VariationalInfo):
         what = (
             f"the posterior is not close to a Gaussian (k̂ = {info.tail_shape:.2f}, above {LARGEST_TAIL_SHAPE}); use "
-            "sampler='nuts'"
+            "sampler='smc'"
+        )
+    elif isinstance(info, TemperedInfo):
+        what = (
+            f"the {info.clouds} clouds of draws have not converged: they differ by {info.difference:.2f} sd (healthy below "
+            f"{LARGEST_DIFFERENCE}) and by {info.spread:.2f} in log evidence (below {LARGEST_SPREAD}), Stein identity "
+            f"{info.stein:.3g} (1), acceptance {info.acceptance[-1]:.2f}. Part of the posterior may be too narrow to be found "
+            "from the prior; ask for more draws, which are made in larger clouds, or compare with sampler='nuts'"
         )
     else:
         what = (
             f"the {info.chains} chains have not settled: R̂ = {info.r_hat:.3f} (below {LARGEST_R_HAT} if healthy), effective "
             f"sample size {info.ess:.0f}, {info.divergences} divergent transitions. They may sit in different "
-            "modes, between which NUTS does not jump; look at the draws, and compare with method='f-npse'"
+            "modes, between which NUTS does not jump; use sampler='smc'"
         )
     warnings.warn(f"{what}.", UntrustworthyDraws, stacklevel=5)
 

@@ -133,16 +133,11 @@ def _move(
     # Steps of many lengths: a draw where the density is narrower than elsewhere would refuse all long ones.
     a = jnp.exp(-h * SPREAD ** (-(jax.random.uniform(key_step, (len(state.u[half]), 1)) ** 2)))
 
-    def ahead(u: Cloud, s: Cloud) -> Cloud:
-        return u + (1 - a) * (s @ root) @ root.T
-
-    def log_q(to: Cloud, u: Cloud, s: Cloud) -> Float[Array, " half"]:
-        return -jnp.sum(((to - ahead(u, s)) @ inverse.T) ** 2 / (2 * (1 - a**2)), axis=1)
-
     u, s, value = state.u[half], state.score[half], state.value[half]
-    to = ahead(u, s) + jnp.sqrt(1 - a**2) * jax.random.normal(key_noise, u.shape) @ root.T
+    to = ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * jax.random.normal(key_noise, u.shape) @ root.T
     s_to, value_to = score(to, level, key_score), log_density(to, level)
-    gain = value_to - value + log_q(u, to, s_to) - log_q(to, u, s)
+    back, forth = log_transition(u, to, s_to, a, root, inverse), log_transition(to, u, s, a, root, inverse)
+    gain = value_to - value + back - forth
     accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < jnp.nan_to_num(gain, nan=-jnp.inf)
     moved = _State(
         state.u.at[half].set(jnp.where(accepted[:, None], to, u)),
@@ -150,3 +145,15 @@ def _move(
         state.value.at[half].set(jnp.where(accepted, value_to, value)),
     )
     return moved, jnp.mean(accepted)
+
+
+def ahead(u: Cloud, s: Cloud, a: Float[Array, "draws 1"], root: Float[Array, "dim dim"]) -> Cloud:
+    """The means of a step from u with scores s, u + (1-a) M s, for M = root rootᵀ and each draw's own a."""
+    return u + (1 - a) * (s @ root) @ root.T
+
+
+def log_transition(
+    to: Cloud, u: Cloud, s: Cloud, a: Float[Array, "draws 1"], root: Float[Array, "dim dim"], inverse: Float[Array, "dim dim"]
+) -> Float[Array, " draws"]:
+    """log q(to|u) of such a step with noise √(1-a²) root ξ, up to a constant; `inverse` is that of the root."""
+    return -jnp.sum(((to - ahead(u, s, a, root)) @ inverse.T) ** 2 / (2 * (1 - a**2)), axis=1)

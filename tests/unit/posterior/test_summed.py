@@ -1,4 +1,4 @@
-"""NUTS and variational inference over summed terms with exact likelihoods: the machinery, before anything is learned."""
+"""Tempering, NUTS and variational inference over summed terms with exact likelihoods, before anything is learned."""
 
 import equinox as eqx
 import jax
@@ -41,7 +41,13 @@ def observed(n):
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 @pytest.mark.parametrize(
     ("sampler", "n"),
-    shortly([(sampler, n) for sampler in ("nuts", "vi") for n in (1, 2, 8, 70)], ("nuts", 8), ("vi", 8)),
+    shortly(
+        [(sampler, n) for sampler in ("smc", "nuts", "vi") for n in (1, 2, 8, 70)],
+        ("smc", 8),
+        ("smc", 70),
+        ("nuts", 8),
+        ("vi", 8),
+    ),
 )
 def test_the_conjugate_gaussian(sampler, n):
     x = observed(n)
@@ -102,6 +108,28 @@ def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
     p = summed(Exact(), sampler=sampler)
     many = p.sample_many(x, 50, seed=[3, 4])
     assert (many.theta[1] == p.sample(x[1], 50, seed=4).theta).all()
+
+
+def test_a_clouds_likelihoods_are_the_sum():
+    x, u = jnp.asarray(observed(37), jnp.float32), jnp.asarray(np.random.default_rng(0).normal(size=(6, 2)), jnp.float32)
+    padded = jnp.concatenate([x, jnp.full((27, 2), 1e6)])
+    found = module._likelihoods(u, module._prepared(Exact(), padded, jnp.asarray(37)))
+    exact = jax.vmap(jax.value_and_grad(lambda u: sum(Exact().term(u, one) for one in x)))(u)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), tuple(found), exact)
+
+
+# Means of 100 draws with an sd of 0.7 at most: were they independent, the differences would have a standard error of 0.1.
+@pytest.mark.false_failure(1e-6)
+def test_the_clouds_of_many_data_sets_move_side_by_side(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.delattr(module, "tempered_draws")
+    x = np.stack([observed(2), observed(2) + 1, np.full((2, 2), 1e3)])
+    with pytest.warns(UntrustworthyDraws, match="1 of 3 data sets"):
+        many = summed(FarIsNotANumber(), sampler="smc").sample_many(x, 100, seed=[3, 4, 5])
+    monkeypatch.undo()
+    alone = summed(FarIsNotANumber(), sampler="smc").sample(x[1], 100, seed=4)
+    assert many.diverged.tolist() == [False, False, True]
+    np.testing.assert_allclose(many.theta[1].mean(0), alone.theta.mean(0), atol=0.6)
 
 
 @pytest.mark.false_failure(1e-6)

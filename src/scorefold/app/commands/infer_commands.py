@@ -31,7 +31,7 @@ def infer(
         str | None,
         typer.Option(
             help="How draws are made: self-tuned, langevin, transitions, ancestral, ddim, flow or metropolis; for nle and nre "
-            "nuts or vi. npe and abc have none."
+            "smc, nuts or vi. npe and abc have none."
         ),
     ] = None,
     rounds: Annotated[

@@ -1,0 +1,303 @@
+"""Tempered sequential Monte Carlo on a summed log likelihood ℓ in the N(0, I) space: several modes, each with its weight.
+
+A cloud of draws passes through π_τ(u) ∝ N(u | 0, I) e^{τ ℓ(u)} from τ = 0, where it is drawn exactly, to τ = 1. Each rise
+of τ is as large as leaves the weights e^{Δτ ℓ} an effective size of half the cloud. Then the cloud is resampled, and moved by
+two kinds of Metropolis steps that leave π_τ as it is, one half of the cloud at a time with what the other half knows
+("Ensemble samplers with affine invariance", Goodman and Weare, 2010):
+
+- Langevin steps with the local preconditioner M of `self_tuned.py`, which make every draw forget where in its mode it was;
+- jumps to u' ~ q(u') = mean_k N(u' | v_k, w² M) around the other half's draws v_k, accepted with probability
+  min(1, π(u') q(u) / (π(u) q(u'))), which make it forget in which mode it was. w is Scott's width for so many draws; in
+  many dimensions jumps are seldom accepted, and weights then rest on resampling alone.
+
+At τ = 1 moves go on until draws have forgotten where they were: a step of length h that is accepted for a share r of the
+draws forgets r (1 - e^{-h}), a jump all. The mean weight of every rise gives the evidence, ∫ N(u | 0, I) e^{ℓ(u)} du.
+
+Two clouds or more run on their own. Where their means, widths or evidences differ, a mode was missed by one of them, or its
+weight is not known; a mode so narrow that none of the clouds meets it goes unseen.
+
+Reference: "Sequential Monte Carlo samplers", Del Moral, Doucet and Jasra, 2006.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.errors import Diverged
+from scorefold.sample.health import FARTHEST_DRAW, Identities, identities
+from scorefold.sample.metropolis import LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H, WANTED, ahead, log_transition
+from scorefold.sample.self_tuned import preconditioner
+from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar
+
+KEPT = 0.5
+"""The effective size of the weights after a rise, as a share of the cloud."""
+BISECTIONS = 40
+SMALLEST_RISE = 1e-12
+MOST_RISES = 300
+FORGET, FORGET_LAST = 0.5, 5.0
+"""How often draws forget where they were, by moves after a rise and at τ = 1."""
+MOST_MOVES, MOST_LAST_MOVES = 8, 64
+LEAST_FORGOTTEN = 2.0
+"""At τ = 1, in a run that converged."""
+SPREAD = 6.0
+"""The longest Langevin step of a move over the shortest."""
+SMALLEST_CLOUD, LARGEST_CLOUD = 256, 1024
+LARGEST_DIFFERENCE, LARGEST_SPREAD = 0.4, 2.0
+"""Between clouds that agree."""
+IMPOSSIBLE = -1e30
+"""ℓ where it is -∞ or no number."""
+
+Evaluate = Callable[[Cloud, Any], tuple[Float[Array, " draws"], Cloud]]
+"""(u, data) to ℓ and ∇ℓ at every draw; a module's function, so that it is compiled once."""
+
+
+class Clouds(NamedTuple):
+    """How many clouds there are, each on its own from the prior on."""
+
+    number: int
+    size: int
+    """Draws that move together, an even number."""
+
+
+def clouds_for(draws: int, dim: int) -> Clouds:
+    """Two or more, of few sizes: enough draws for a local covariance, few enough for bounded memory."""
+    size = SMALLEST_CLOUD
+    while size < min(max(-(-draws // 2), 20 * dim), LARGEST_CLOUD):
+        size *= 2
+    return Clouds(max(2, -(-draws // size)), size)
+
+
+class TemperedInfo(NamedTuple):
+    """What a run says of itself."""
+
+    tau: Float[np.ndarray, " rises"]
+    """The power of the likelihood, rise by rise of the first cloud."""
+    acceptance: Float[np.ndarray, " rises"]
+    """Of the Langevin steps."""
+    jumps: Float[np.ndarray, " rises"]
+    """Accepted share of the jumps across the cloud."""
+    forgotten: float
+    """How often draws have forgotten where they were, at τ = 1."""
+    difference: float
+    """The largest between clouds: of their means, in sd, and of the logarithms of their sds."""
+    log_evidence: float
+    """log ∫ N(u | 0, I) e^{ℓ(u)} du, up to what ℓ leaves out; the clouds' mean."""
+    spread: float
+    """Between the clouds' log evidences, from the least to the largest."""
+    stein: float
+    drift: float
+    """As in `health.py`."""
+    clouds: int
+    converged: bool
+    """τ = 1 was reached, draws have forgotten where they were, the identities hold and the clouds agree."""
+    diverged: bool
+    """Draws are beyond 15 prior sd."""
+
+
+class _Cloud(NamedTuple):
+    """Two halves, with ℓ and ∇ℓ."""
+
+    u: Float[Array, "2 half dim"]
+    value: Float[Array, "2 half"]
+    slope: Float[Array, "2 half dim"]
+
+
+class _Run(NamedTuple):
+    cloud: _Cloud
+    tau: Scalar
+    h: Scalar
+    rise: Int[Array, ""]
+    log_evidence: Scalar
+    forgotten: Scalar
+    log: Float[Array, "3 rises"]
+    """τ, acceptance and jumps."""
+    key: Key
+
+
+class Tempered(NamedTuple):
+    """The draws, and what tells whether they are to be trusted."""
+
+    u: Cloud
+    checks: Identities
+    rises: Int[Array, ""]
+    log_evidence: Scalar
+    forgotten: Scalar
+    log: Float[Array, "3 rises"]
+
+
+def tempered_draws(
+    evaluate: Evaluate, data: Any, dim: int, clouds: Clouds, draws: int, key: Key
+) -> tuple[np.ndarray, TemperedInfo]:
+    """Draws of several clouds, each from the prior to the posterior, and how they agree.
+
+    Args:
+        evaluate: The log likelihood and its gradient at every draw of a cloud, from the draws and the data.
+        data: What `evaluate` is given besides.
+        dim: The number of parameters.
+        clouds: How many clouds there are, and how large.
+        draws: How many draws to make.
+        key: The random key.
+
+    Returns:
+        The draws (draws, dim) in the N(0, I) space and the runs' `TemperedInfo`.
+
+    Raises:
+        Diverged: The likelihood is not a number where a cloud ended.
+    """
+    runs = [_tempered(evaluate, data, dim, clouds.size, jax.random.fold_in(key, i)) for i in range(clouds.number)]
+    return judged(jax.tree.map(lambda *parts: np.stack(parts), *runs), draws)
+
+
+def judged(runs: Tempered, draws: int) -> tuple[np.ndarray, TemperedInfo]:
+    """Draws of clouds (clouds, size, dim), as many of each, and how the clouds agree; Diverged where they are no use."""
+    u = np.asarray(runs.u, np.float64)
+    number, size, dim = u.shape
+    if not np.isfinite(u).all():
+        raise Diverged(
+            "the likelihood is not a number at any of the draws. Training has failed, or the observations are unlike any "
+            "simulation; look at posterior.history."
+        )
+    # A cloud is in no order, as it was shuffled.
+    picked = u.transpose(1, 0, 2).reshape(-1, dim)[:draws]
+    tau, acceptance, jumps = np.asarray(runs.log, np.float64)[0, :, : int(runs.rises[0])]
+    q, stein, drift, error = (np.asarray(part, np.float64) for part in runs.checks)
+    diverged = bool(not np.isfinite(q).all() or np.abs(u).max() > FARTHEST_DRAW)
+    # As in `health.py`: a tenth is allowed, and four standard errors.
+    holds = (np.abs(stein - 1) < 0.1 + 4 * error) & (drift < 0.1 + 4 * np.sqrt(np.maximum(q, 1.0) / size))
+    reached = (runs.log[np.arange(number), 0, runs.rises - 1] >= 1) & (runs.forgotten >= LEAST_FORGOTTEN)
+    evidence, difference = np.asarray(runs.log_evidence, np.float64), _difference(u)
+    agree = difference < LARGEST_DIFFERENCE and np.ptp(evidence) < LARGEST_SPREAD
+    return picked, TemperedInfo(
+        tau, acceptance, jumps, float(runs.forgotten.min()), difference, float(evidence.mean()), float(np.ptp(evidence)),
+        float(stein.mean()), float(drift.max()), number,
+        converged=bool(holds.all() and reached.all() and agree and not diverged), diverged=diverged,
+    )  # fmt: skip
+
+
+def _difference(u: Float[np.ndarray, "clouds size dim"]) -> float:
+    """The largest of the differences between the clouds' means, in sd, and between the logarithms of their sds."""
+    sd = np.maximum(u.std(axis=1), 1e-12)
+    means = np.ptp(u.mean(axis=1), axis=0) / sd.mean(axis=0)
+    return float(max(means.max(), np.ptp(np.log(sd), axis=0).max()))
+
+
+def tempered(evaluate: Evaluate, data: Any, dim: int, cloud: int, key: Key) -> Tempered:
+    """One cloud from the prior to the posterior."""
+    with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
+        key_start, key = jax.random.split(key)
+        u = jax.random.normal(key_start, (2, cloud // 2, dim))
+
+        def at(u: Cloud) -> tuple[Array, Array]:
+            value, slope = evaluate(u, data)
+            possible = jnp.isfinite(value) & jnp.isfinite(slope).all(axis=1)
+            return jnp.where(possible, value, IMPOSSIBLE), jnp.where(possible[:, None], slope, 0.0)
+
+        start = _Cloud(u, *jax.lax.map(at, u))
+        zero = jnp.zeros(())
+        log = jnp.zeros((3, MOST_RISES))
+        run = _Run(start, zero, jnp.asarray(LARGEST_PROPOSED_H), jnp.asarray(0), zero, zero, log, key)
+        run = jax.lax.while_loop(lambda run: (run.tau < 1) & (run.rise < MOST_RISES), lambda run: _risen(at, run), run)
+        flat = run.cloud.u.reshape(cloud, dim)
+        score = run.cloud.slope.reshape(cloud, dim) - flat
+        flat = jnp.where(run.cloud.value.reshape(cloud, 1) > IMPOSSIBLE, flat, jnp.nan)  # possible nowhere
+        return Tempered(flat, identities(flat, score), run.rise, run.log_evidence, run.forgotten, run.log)
+
+
+_tempered = eqx.filter_jit(tempered)
+"""Compiled once per bucket of observations and size of the cloud."""
+
+
+def _risen(at: Callable[[Cloud], tuple[Array, Array]], run: _Run) -> _Run:
+    """The cloud at the next τ: weighted, resampled and moved."""
+    key, key_resample, key_shuffle, key_move = jax.random.split(run.key, 4)
+    value = run.cloud.value.ravel()
+    rise = largest_rise(value, 1 - run.tau)
+    tau = jnp.where(rise >= 1 - run.tau, 1.0, run.tau + rise)
+    evidence = run.log_evidence + jax.nn.logsumexp(rise * value) - jnp.log(len(value))
+    chosen = jax.random.permutation(key_shuffle, systematic(jax.nn.softmax(rise * value), key_resample))
+    half = len(value) // 2
+    cloud = jax.tree.map(lambda v: v.reshape(2 * half, *v.shape[2:])[chosen].reshape(v.shape), run.cloud)
+    last = tau >= 1
+    enough, most = jnp.where(last, FORGET_LAST, FORGET), jnp.where(last, MOST_LAST_MOVES, MOST_MOVES)
+
+    def move(state: tuple[_Cloud, Scalar, Array, Array]) -> tuple[_Cloud, Scalar, Array, Array]:
+        """A Langevin step and a jump of one half, then of the other."""
+        cloud, forgotten, count, rates = state
+
+        def one(carry: tuple[_Cloud, Scalar, Array], i: Array) -> tuple[tuple[_Cloud, Scalar, Array], None]:
+            cloud, forgotten, rates = carry
+            jumps, key = i % 2, jax.random.fold_in(jax.random.fold_in(key_move, count), i)
+            cloud, rate, forgot = _move(at, cloud, jumps == 1, tau, run.h, key)
+            cloud = jax.tree.map(lambda v: jnp.where(jumps == 1, v[::-1], v), cloud)
+            return (cloud, forgotten + forgot / 2, rates.at[jumps].add(rate / 2)), None
+
+        (cloud, forgotten, rates), _ = jax.lax.scan(one, (cloud, forgotten, rates), jnp.arange(4))
+        return cloud, forgotten, count + 1, rates
+
+    begin = (cloud, jnp.zeros(()), jnp.asarray(0), jnp.zeros(2))
+    cloud, forgotten, count, rates = jax.lax.while_loop(lambda s: (s[1] < enough) & (s[2] < most), move, begin)
+    rates = rates / count
+    h = jnp.clip(run.h * jnp.exp(2 * (rates[0] - WANTED)), SMALLEST_PROPOSED_H, LARGEST_PROPOSED_H)
+    log = run.log.at[:, run.rise].set(jnp.concatenate([tau[None], rates]))
+    return _Run(cloud, tau, h, run.rise + 1, evidence, forgotten, log, key)
+
+
+def largest_rise(value: Float[Array, " draws"], missing: Scalar) -> Scalar:
+    """The largest Δτ, up to what is missing, that leaves the weights e^{Δτ ℓ} half the draws, by bisection of its logarithm."""
+
+    def bears(rise: Scalar) -> Array:
+        return 1 / jnp.sum(jax.nn.softmax(rise * value) ** 2) > KEPT * len(value)
+
+    def halve(_: Any, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
+        low, high = ends
+        middle = (low + high) / 2
+        ok = bears(jnp.exp(middle))
+        return jnp.where(ok, middle, low), jnp.where(ok, high, middle)
+
+    ends = (jnp.asarray(jnp.log(SMALLEST_RISE), missing.dtype), jnp.log(missing))
+    low, _ = jax.lax.fori_loop(0, BISECTIONS, halve, ends)
+    return jnp.where(bears(missing), missing, jnp.exp(low))
+
+
+def systematic(weights: Float[Array, " draws"], key: Key) -> Int[Array, " draws"]:
+    """Which draws are kept, each as often as its weight says, up to one time more or less."""
+    count = len(weights)
+    places = (jnp.arange(count) + jax.random.uniform(key)) / count
+    return jnp.clip(jnp.searchsorted(jnp.cumsum(weights) / jnp.sum(weights), places), 0, count - 1)
+
+
+def _move(
+    at: Callable[[Cloud], tuple[Array, Array]], cloud: _Cloud, jumps: Array, tau: Scalar, h: Scalar, key: Key
+) -> tuple[_Cloud, Scalar, Scalar]:
+    """A Langevin step, or a jump, of the first half; the share of it that moved, and what it has forgotten."""
+    key_near, key_noise, key_accept, key_length, key_pick = jax.random.split(key, 5)
+    (u, others), (s, s_others) = cloud.u, tau * cloud.slope - cloud.u
+    half, dim = u.shape
+    root = preconditioner(others, s_others, key_near)
+    inverse, noise = jnp.linalg.inv(root), jax.random.normal(key_noise, u.shape) @ root.T
+    # Steps of many lengths: a draw where the density is narrower than elsewhere would refuse all long ones.
+    a = jnp.exp(-h * SPREAD ** -jax.random.uniform(key_length, (half, 1)))
+    width = half ** (-1 / (dim + 4))
+    centres = others[jax.random.randint(key_pick, (half,), 0, half)]
+    to = jnp.where(jumps, centres + width * noise, ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * noise)
+    value, slope = at(to)
+    there, back = log_transition(to, u, s, a, root, inverse), log_transition(u, to, tau * slope - to, a, root, inverse)
+    across = log_around(u, others, inverse / width) - log_around(to, others, inverse / width)
+    gain = tau * (value - cloud.value[0]) - jnp.sum(to**2 - u**2, axis=1) / 2 + jnp.where(jumps, across, back - there)
+    accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < jnp.nan_to_num(gain, nan=-jnp.inf)
+    moved = _Cloud(
+        cloud.u.at[0].set(jnp.where(accepted[:, None], to, u)),
+        cloud.value.at[0].set(jnp.where(accepted, value, cloud.value[0])),
+        cloud.slope.at[0].set(jnp.where(accepted[:, None], slope, cloud.slope[0])),
+    )
+    return moved, jnp.mean(accepted), jnp.mean(accepted[:, None] * jnp.where(jumps, 1.0, 1 - a))
+
+
+def log_around(u: Cloud, centres: Float[Array, "centres dim"], inverse: Float[Array, "dim dim"]) -> Float[Array, " draws"]:
+    """log mean_k N(u | v_k, C) at every draw, up to a constant, for `inverse` that of a square root of C."""
+    middle = centres.mean(axis=0)
+    off = ((u - middle) @ inverse.T)[:, None] - (centres - middle) @ inverse.T
+    return jax.nn.logsumexp(-jnp.sum(off**2, axis=2) / 2, axis=1)
