@@ -10,9 +10,7 @@ from scipy import stats
 import scorefold as sf
 from scorefold import tasks
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods.refine import likelihoods
 from scorefold.methods.refine import score_summaries as summaries
-from scorefold.methods.refine.likelihoods import RefinedLikelihood
 from scorefold.methods.refine.modes import deepest_valley
 from scorefold.tasks.gaussian import standard_normal_prior
 
@@ -153,62 +151,12 @@ def test_both_modes_are_kept():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = deepest_valley(start.sample(x, 1_000, seed=0).theta)
-        training = sf.Training(members=1, steps=500, learning_rates=(1e-3,))
-        refined = start.refine(x, task.simulator, budget=3_000, rounds=2, seed=1, sims=sims, training=training)
+        refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
         after = refined.sample(x, 1_000, seed=2).theta
     assert before.separate
-    assert isinstance(refined, RefinedLikelihood)
-    assert "the start's draws have several modes" in repr(refined)
+    assert len(refined.rounds) == 1
     assert deepest_valley(after).separate
     assert before.keeps(after)
-
-
-@pytest.fixture(scope="module")
-def likelihood():
-    sims = sf.simulate(standard_normal_prior(2), simulator, 600, seed=0)
-    quick = sf.Training(members=1, steps=100, learning_rates=(1e-3,))
-    return sf.fit(sims, sf.NLE(layers=2, width=8, training=quick), seed=0), sims
-
-
-# One seed was looked at: the start is 0.2 sd off and within 2 % in width, the last round 0.35 sd off and 1.9 times too wide,
-# which the comparison saw by 5 standard errors. What is returned must be as good as the start.
-@pytest.mark.false_failure(1e-4)
-@pytest.mark.filterwarnings("ignore:refining made it no better")
-def test_a_refined_likelihood_is_not_worse_than_its_start(likelihood, tmp_path):
-    start, sims = likelihood
-    refined = start.refine(X, simulator, budget=2_000, rounds=2, seed=1, sims=sims)
-    draws = refined.sample(X, 1_000, seed=2)
-    shift, ratio = off(draws)
-    assert shift < 0.5
-    assert 0.75 < ratio < 1.3
-    spent = sum(one.simulations for one in refined.rounds) + refined.compared.simulations
-    assert spent <= 2_000
-    assert refined.made.budget == 600 + spent
-    assert draws.how.reason == "the start is a likelihood"
-    assert "for one data set of n = 12" in repr(refined)
-    again = sf.load(refined.save(tmp_path / "refined"))
-    assert np.array_equal(again.sample(X, 1_000, seed=2).theta, draws.theta)
-    assert repr(again) == repr(refined)
-
-
-def test_a_start_that_is_better_is_kept(likelihood, monkeypatch):
-    start, _ = likelihood
-    monkeypatch.setattr(likelihoods, "_compare", lambda *_: likelihoods.Compared(10, 120, -1.0, 0.1))
-    with pytest.warns(ScorefoldWarning, match="the start, which was better, is kept"):
-        refined = start.refine(X, simulator, budget=600, rounds=1, seed=1)
-    assert refined.local is start
-
-
-def test_what_cannot_work_is_refused_before_the_first_simulation(start, likelihood, tmp_path):
-    def never(theta, rng):
-        pytest.fail("it was simulated")
-
-    with pytest.raises(ScorefoldError, match="expected a start with a Langevin sampler"):
-        start[0].using(sampler="ancestral").refine(X, never)
-    with pytest.raises(ScorefoldError, match="expected no store"):
-        likelihood[0].refine(X, never, store=tmp_path / "rounds")
-    with pytest.raises(ScorefoldError, match="unknown proposal 'box'"):
-        likelihood[0].refine(X, never, proposal="box")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,6 @@ from scorefold.methods.nle import NLE
 from scorefold.methods.npe import NPE
 from scorefold.methods.npse import NPSE
 from scorefold.methods.nre import NRE
-from scorefold.methods.refine.likelihoods import RefinedLikelihood
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.composed import ComposedPosterior
@@ -40,7 +39,6 @@ POSTERIORS: dict[type[Posterior], tuple[type[Method], ...]] = {
     AbcPosterior: (ABC,),
     ComposedPosterior: (NPSE,),
     FlowPosterior: (NPE,),
-    RefinedLikelihood: (),
     RefinedPosterior: (),
     SummedPosterior: (NLE, NRE),
 }

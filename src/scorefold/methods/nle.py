@@ -9,27 +9,22 @@ Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 20
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
-from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.methods.refine.check import check_plan
-from scorefold.methods.refine.likelihoods import refine_by_likelihoods
 from scorefold.methods.train_terms import train_terms
-from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective
 from scorefold.train.training import Training
-from scorefold.types import single_precision
 
 
 @settings.spelled
@@ -89,22 +84,6 @@ class NLE(Method):
         shape = self._shape(sims[0].prior.dim, sims[0].shape)
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
-
-    def refine(
-        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
-    ) -> Posterior:
-        """A posterior for one data set, by rounds of likelihoods (`refine/likelihoods.py`)."""
-        if not isinstance(start, SummedPosterior):
-            raise ScorefoldError(
-                f"expected a posterior as NLE trained it to refine; got {type(start).__name__}. Refine the one it came from."
-            )
-        x = start.checked(x_obs)
-        check_plan(start, plan, sims)
-        if plan.store is not None:
-            raise ScorefoldError("expected no store to refine a likelihood, whose rounds are kept in memory; leave it out")
-        method = replace(self, training=plan.training or self.training)
-        with single_precision():
-            return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start is a likelihood")
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)

@@ -12,11 +12,9 @@ particular to many observations.
 
 Earlier simulations are used again if they are distributed as the new proposal: all of them where the region stays the same,
 else those that acceptance and rejection leaves. A region that was missed is left for a wider one next to it, on the side where
-the draws went. Several modes are never located by a line, nor is there a region around one of them: if the start has several,
-rounds of likelihoods take over (`likelihoods.py`), unless a store is asked for or the start has an embedding, which they know
-nothing of. Where modes show only later, what is left of the budget goes to the prior as a whole, and a last round in which
-modes got lost or ran together does not count. Whether a network is better than the Gaussian base alone unseen cases say: they
-stop its training, and decide what part of it is kept.
+the draws went. Several modes are never located by a line, nor is there a region around one of them: what is left of the budget
+goes to the prior as a whole, and a last round in which modes got lost or ran together does not count. Whether a network is
+better than the Gaussian base alone unseen cases say: they stop its training, and decide what part of it is kept.
 """
 
 import warnings
@@ -28,9 +26,6 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
-from scorefold.methods.nle import NLE
-from scorefold.methods.refine.check import SMALLEST_SHARE, check_plan, check_sampler_of
-from scorefold.methods.refine.likelihoods import RefinedLikelihood, refine_by_likelihoods
 from scorefold.methods.refine.modes import Split, deepest_valley
 from scorefold.methods.refine.refined import RefinedPosterior, Round, draw_in_region
 from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, propose, step
@@ -40,7 +35,7 @@ from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Made, Refining
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction
-from scorefold.simulation.simulate import simulate
+from scorefold.simulation.simulate import SMALLEST_BUDGET, simulate
 from scorefold.simulation.simulations import Simulations, split
 from scorefold.types import single_precision
 
@@ -56,6 +51,7 @@ WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
+SMALLEST_SHARE = 2 * SMALLEST_BUDGET
 STEPS = 1_000
 """Of training in a round: within a small region the base is nearly the truth."""
 
@@ -106,18 +102,13 @@ class _Simulated(NamedTuple):
 
 def refine(
     start: ComposedPosterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
-) -> RefinedPosterior | RefinedLikelihood:
+) -> RefinedPosterior:
     """Rounds that locate the posterior, and a last one that trains where it is; see `Posterior.refine`."""
     x = start.checked(x_obs)
-    check_plan(start, plan, sims)
-    check_sampler_of(start, plan)
+    _check(start, plan, sims)
     size = start.largest_set
     job = _Job(start, x, simulator, plan, [] if sims is None else [(whole(start.prior.dim), split(sims, size))])
     at = _Progress(_start(start, x, plan.seed), plan.budget)
-    if at.latest.several_modes and plan.store is None and start.method.embedding is None:
-        method = NLE() if plan.training is None else NLE(training=plan.training)
-        with single_precision():
-            return refine_by_likelihoods(start, x, simulator, sims, plan, method, "the start's draws have several modes")
     while True:
         number = len(at.done) + 1
         last = number == plan.rounds or at.region is not None or at.latest.several_modes or at.left < 2 * job.share
@@ -205,6 +196,20 @@ def _refined(
     agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
     kept, joined = (start, None) if last.lost_mode else (local, summaries)
     return RefinedPosterior(start.prior, start.shape, kept, joined, len(x), tuple(done), agreed, made)
+
+
+def _check(start: ComposedPosterior, plan: Refining, sims: Simulations | None) -> None:
+    if plan.budget < plan.rounds * SMALLEST_SHARE:
+        raise ScorefoldError(
+            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
+            "rounds"
+        )
+    if plan.store is not None:
+        settings.folder(plan.store)
+    if not start.prior.has_density:
+        raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
+    if sims is not None and (not isinstance(sims, Simulations) or sims.prior != start.prior):
+        raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
 
 
 def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correction: Correction | None, locating: bool) -> Round:
