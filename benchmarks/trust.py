@@ -147,7 +147,10 @@ def checked(task: Task, posterior: Any, x_obs: np.ndarray, sims: int, reference:
         "t2": listed(found.shift), "t2_error": listed(found.shift_error), "twin": listed(found.log_width),
         "twin_error": listed(found.log_width_error),
     }  # fmt: skip
-    theta = posterior.corrected(found).sample(x_obs, draws).theta
+    try:
+        theta = posterior.corrected(found).sample(x_obs, draws).theta
+    except ScorefoldError as error:
+        return {**record, "after_failed": str(error)[:300]}
     record["after_c2st"] = round(c2st(theta[:REFERENCE_DRAWS], reference), 4)
     after = {"after_shift": mean_shift(theta, reference), "after_log_width": np.log(sd_ratio(theta, reference))}
     return record | {name: listed(values) for name, values in after.items()}

@@ -50,6 +50,8 @@ REMAINS = 0.2
 """PROVISIONAL: the share of a corrected shift that is left, by METHOD §11, where it was 0.1 to 0.3."""
 SMALLEST_PRECISION = 0.05
 """Of the right one, in units of the draws'."""
+SLOPES = (-0.75, 3.0)
+"""Of the line that is taken away, where the composed score's slope is -1: widths change by a factor of two at most."""
 WEIGHTS = (0.25, 4.0)
 """No direction is weighed by less, or by more."""
 
@@ -279,7 +281,7 @@ def _correction(found: _Moments, u: np.ndarray, n: int, noise: float, width_erro
     values, axes = np.linalg.eigh(np.cov(u, rowvar=False).reshape(dim, dim))
     root, inverse = (axes * np.sqrt(values)) @ axes.T, (axes / np.sqrt(values)) @ axes.T
     offset = _kept(dim, float(found.offset @ np.linalg.solve(found.error, found.offset))) * found.offset
-    slope = _sure(found)
+    slope = inverse @ _stable(root @ _sure(found) @ root) @ inverse
     # In the space where the draws are white: J, and K with the line taken away.
     twins = root @ (found.twins - (slope + slope.T) / 2) @ root
     surplus = twins.mean(axis=0)
@@ -309,6 +311,13 @@ def _sure(found: _Moments) -> np.ndarray:
 def _kept(number: int, chi_squared: float) -> float:
     """Positive-part James–Stein: the share of so many estimates that is kept."""
     return max(0.0, 1 - number / max(chi_squared, 1e-30))
+
+
+def _stable(slope: np.ndarray) -> np.ndarray:
+    """The slope of b where draws are white, its symmetric part kept within bounds: the composed score falls by 1 there."""
+    symmetric = (slope + slope.T) / 2
+    values, axes = np.linalg.eigh(symmetric)
+    return slope - symmetric + (axes * np.clip(values, *SLOPES)) @ axes.T
 
 
 def _within(weight: np.ndarray) -> np.ndarray:

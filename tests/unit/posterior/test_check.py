@@ -9,7 +9,7 @@ from untrained import untrained
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError
-from scorefold.posterior.check import Pairs, Simulating, run_check
+from scorefold.posterior.check import SLOPES, Pairs, Simulating, _stable, run_check
 from scorefold.posterior.trust import BAD, GOOD
 from scorefold.score.local_mean import LocalMean
 
@@ -156,3 +156,11 @@ def test_a_corrected_score_has_no_density_to_compare():
     local = LocalMean(zero, one, zero, 0 * one, one, one, zero, 0.01, 1.0)
     with pytest.raises(ScorefoldError, match="corrected score has none"):
         replace(untrained("conservative"), local=local).sample(X[:2])
+
+
+def test_a_line_is_never_so_steep_that_draws_run_away():
+    slope = np.array([[-40.0, 3.0], [-3.0, 0.5]])
+    bounded = _stable(slope)
+    np.testing.assert_allclose(np.linalg.eigvalsh((bounded + bounded.T) / 2), [SLOPES[0], 0.5])
+    np.testing.assert_allclose(bounded - bounded.T, slope - slope.T)
+    np.testing.assert_allclose(_stable(np.diag([-0.5, 2.0])), np.diag([-0.5, 2.0]), atol=1e-12)
