@@ -404,7 +404,7 @@ def test_nobody_is_their_own_neighbour():
 
 @pytest.mark.false_failure(1e-6)
 def test_langevin_converges_for_a_few_observations():
-    # shared/METHOD.md §4: sd ratio 1.04. With 1,024 draws its mean over 10 dimensions has standard error 0.007: bounds at
+    # Measured before: sd ratio 1.04. With 1,024 draws its mean over 10 dimensions has standard error 0.007: bounds at
     # 5 of them, false failure 6e-7. The mean still lags, here by 0.24 sd.
     problem = gaussian(8)
     u, info = run(Langevin(), problem.sets, **PAPER, clouds=1)

@@ -47,7 +47,7 @@ UNLIKELY = 0.01
 TOLD = 0.1
 """Posterior sd: what advice on the number of simulations aims at."""
 REMAINS = 0.2
-"""PROVISIONAL: the share of a corrected shift that is left, by METHOD §11, where it was 0.1 to 0.3."""
+"""PROVISIONAL: the share of a corrected shift that is left; on SIR and Lotka–Volterra at n = 30 it was 0.1 to 0.3."""
 SMALLEST_PRECISION = 0.05
 """Of the right one, in units of the draws'."""
 SLOPES = (-0.75, 3.0)

@@ -19,7 +19,7 @@ STRENGTHS = [0.0, 0.3, 1.0, EDGE, 1.25, 1.7, 2.0]
 
 
 def density(c, G):
-    """As METHOD has it, not normalised."""
+    """As the task defines it, not normalised."""
     return np.maximum(0, 1 + c**2 + 2 * G * np.tanh(10 * (2 * 40 - 90) / 90) * c)
 
 
