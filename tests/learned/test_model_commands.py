@@ -93,6 +93,7 @@ def test_a_models_own_simulator_is_diagnosed(folder, model):
     assert "run.toml, given 2 observations" in done.output
 
 
+@pytest.mark.full
 def test_a_model_of_ones_own_is_refined(folder, model):
     out = folder / "refined"
     argv = ["refine", model, folder / "x.csv", "--config", folder / "run.toml", "--out", out, "--budget", 600, "--rounds", 2]

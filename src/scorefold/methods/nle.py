@@ -38,7 +38,8 @@ class NLE(Method):
         width: Numbers in a hidden layer. Default 64.
         depth: Hidden layers of each part of the network. Default 2.
         base: Whether the flow learns only what a straight line with Gaussian noise leaves over, or everything. Default True.
-        sampler: "nuts", or "vi" for a Gaussian by variational inference. Default "nuts".
+        sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
+            inference. Default "smc".
         chains: Chains of NUTS. Default 8.
         warmup: Steps in which a chain finds its step size and metric. Default 300.
         steps: Of variational inference. Default 2,000.
@@ -49,8 +50,8 @@ class NLE(Method):
 
     Example:
         >>> import scorefold as sf
-        >>> sf.NLE(chains=4).sampler
-        'nuts'
+        >>> sf.NLE().sampler
+        'smc'
     """
 
     flow: str = "affine"

@@ -38,7 +38,8 @@ class NRE(Method):
         base: Whether the classifier learns only what the ratio of a straight line with Gaussian noise leaves over, or
             everything. Default True.
         embedding: For series and images, as in `sf.NPSE`. Default None.
-        sampler: "nuts", or "vi" for a Gaussian by variational inference. Default "nuts".
+        sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
+            inference. Default "smc".
         chains: Chains of NUTS. Default 8.
         warmup: Steps in which a chain finds its step size and metric. Default 300.
         steps: Of variational inference. Default 2,000.

@@ -53,14 +53,14 @@ class Scores:
     [Scores(), Scores(offset=(0.3, -0.1)), Scores(slope=(-0.5, -0.2)), Scores(factor=1.5), Scores(factor=0.7)],
     ids=["right", "offset", "slope", "too large", "too small"],
 )
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 def test_known_errors_are_found_within_their_standard_errors(scores):
     (mean, sd), (true_mean, true_sd) = scores.posterior(), exact(X)
     u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
     found = run_check(scores, X, u, Simulating(simulator, 20_000, 0, None, False))
     # The draws' own mean is known to 1/√1000 sd only.
-    assert np.abs(found.shift - (mean - true_mean) / sd).max() < 4.5 * np.hypot(found.shift_error, 0.04).max() + 0.1
-    assert np.abs(found.log_width - np.log(sd / true_sd)).max() < 4.5 * found.log_width_error.max() + 0.05
+    assert np.abs(found.shift - (mean - true_mean) / sd).max() < 5.5 * np.hypot(found.shift_error, 0.04).max() + 0.1
+    assert np.abs(found.log_width - np.log(sd / true_sd)).max() < 5.5 * found.log_width_error.max() + 0.05
     assert found.shift_error == pytest.approx(np.sqrt(N / 20_000) * np.ones(2), rel=0.3)
 
 

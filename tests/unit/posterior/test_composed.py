@@ -100,6 +100,7 @@ def wrong_scores():
     return replace(posterior, ensemble=ScoreEnsemble(network, unit, base, None)), x[0].mean(axis=0)
 
 
+@pytest.mark.full
 def test_a_step_takes_one_of_the_partitions():
     posterior, _ = wrong_scores()
     x = np.random.default_rng(1).standard_normal((1, 20, 2))

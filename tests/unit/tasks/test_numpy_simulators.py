@@ -27,7 +27,7 @@ def test_one_call_is_one_observation(name):
     assert not np.array_equal(x[0], x[1])
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)  # ten columns at most
 @pytest.mark.parametrize("name", ["gaussian", "mixture", "bimodal", "correlated", *NEW])
 def test_it_has_the_batched_simulators_distribution(name):
     task, rng = tasks.get(name), np.random.default_rng(0)
@@ -36,4 +36,4 @@ def test_it_has_the_batched_simulators_distribution(name):
     keys = jax.random.split(jax.random.key(0), 3_000)
     batched = np.asarray(jax.jit(task.simulator.function)(jnp.tile(jnp.asarray(theta, jnp.float32), (3_000, 1)), keys))
     for column, other in zip(ours.T, batched.T, strict=True):
-        assert stats.ks_2samp(column, other).pvalue > 1e-6
+        assert stats.ks_2samp(column, other).pvalue > 1e-7
