@@ -32,6 +32,15 @@ def listed(names: Sequence[object], most: int = MOST_LISTED) -> str:
     return f"{', '.join(map(one_line, names[:most]))}, … ({len(names):,} in all)"
 
 
+def observations(n: int) -> str:
+    """So many of them, in words.
+
+    >>> observations(1), observations(2_000)
+    ('1 observation', '2,000 observations')
+    """
+    return "1 observation" if n == 1 else f"{n:,} observations"
+
+
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Columns under their heads, the first to the left and the others to the right.
 

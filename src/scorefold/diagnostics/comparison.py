@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scorefold.report.p_values import passes, written
-from scorefold.report.words import observations
+from scorefold.shown import observations
 
 if TYPE_CHECKING:
     from rich.console import Group

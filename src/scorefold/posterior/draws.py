@@ -13,7 +13,7 @@ from scorefold.posterior.summary import Summary, summarise
 from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
-from scorefold.shown import listed
+from scorefold.shown import listed, observations
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 
@@ -111,7 +111,7 @@ class Draws:
 
     def _notes(self) -> tuple[str, ...]:
         """What a reader of a table should know of the draws, a sentence each; what else is found out goes here."""
-        notes = [f"{len(self):,} draws given {_observations(self.n)}; {self._health()}; {self.seconds:.1f} s"]
+        notes = [f"{len(self):,} draws given {observations(self.n)}; {self._health()}; {self.seconds:.1f} s"]
         if self.trust is not None:
             notes.append(f"Trust: {self.trust}")
         if self.noticed:
@@ -203,16 +203,12 @@ class Draws:
     def __repr__(self) -> str:
         trust = "" if self.trust is None else f" trust: {self.trust};"
         return (
-            f"Draws({len(self):,} × ({listed(self.names)}) given {_observations(self.n)};{trust} {self._health()}; "
+            f"Draws({len(self):,} × ({listed(self.names)}) given {observations(self.n)};{trust} {self._health()}; "
             f"{self.seconds:.1f} s)"
         )
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
-
-
-def _observations(n: int) -> str:
-    return "1 observation" if n == 1 else f"{n:,} observations"
 
 
 class ManyDraws(NamedTuple):

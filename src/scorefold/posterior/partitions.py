@@ -50,8 +50,7 @@ def other_partitions(sizes: np.ndarray, count: int, width: int) -> np.ndarray | 
 def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> Score:
     """The composed score of one partition or another: in every step, groups of the draws pick one each.
 
-    With exact scores the partition does not matter. Those of trained networks differ from one to the other, and draws that take
-    turns follow their mean, at the cost of one.
+    Draws that take turns follow the mean of the partitions' scores, at the cost of one.
     """
     flat = padded.x.reshape(-1, padded.x.shape[-1])
     places = padded.others
@@ -60,8 +59,12 @@ def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> 
     def embed(places: Array) -> EnsembleSets:
         return ensemble.embed(flat[places], padded.sizes, padded.number)
 
+    def own(places: Array) -> tuple[Array, Array]:
+        sets = embed(places)
+        return sets.join, sets.mean
+
     first = embed(places[0])  # all have its sizes
-    join, mean = jax.lax.map(lambda one: (embed(one).join, embed(one).mean), places)
+    join, mean = jax.lax.map(own, places)
 
     def score(u: Cloud, level: Level, key: Key) -> Cloud:
         def one(group: tuple[Array, Cloud, Key]) -> Cloud:
@@ -71,7 +74,7 @@ def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> 
         key_pick, key_score = jax.random.split(key)
         groups = max(1, len(u) // SMALLEST_GROUP)
         picked = jax.random.permutation(key_pick, len(places))[jnp.arange(groups) % len(places)]
-        own = u.reshape(groups, -1, u.shape[1])
-        return jax.lax.map(one, (picked, own, jax.random.split(key_score, groups))).reshape(u.shape)
+        grouped = u.reshape(groups, -1, u.shape[1])
+        return jax.lax.map(one, (picked, grouped, jax.random.split(key_score, groups))).reshape(u.shape)
 
     return score

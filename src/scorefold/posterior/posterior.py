@@ -296,11 +296,10 @@ class Posterior(ABC):
 
         `docs/trust.md` has an example that the tests run.
         """
-        settings.count("sims", sims, 1)
-        settings.count("seed", seed, 0)
+        sims, seed = settings.count("sims", sims, 1), settings.seed(seed)
         x = self.checked(x_obs)
         own, seen = self._checkable(x)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), single_precision():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
             drawn = self.draw(x, DRAWS, (seed, 0))
         return run_check(own, seen, self._own_space(drawn.u), Simulating(simulator, sims, seed, workers, progress))

@@ -5,7 +5,7 @@ from typing import Any
 
 from scorefold.report.p_values import passes, written
 from scorefold.report.page import Row, Words
-from scorefold.report.words import observations
+from scorefold.shown import observations
 
 COLUMNS = ("posterior", "energy\nscore", "behind\nthe best", "50 %\nholds", "90 %\nholds", "SBC p", "seconds", "")
 READING = (

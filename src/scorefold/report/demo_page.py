@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import Words, escaped, picture, scrolled, table, whole
-from scorefold.report.words import observations
+from scorefold.shown import observations
 
 CLOSE, ROUGH = 0.65, 0.8
 """Of C2ST: below the first a classifier hardly tells the draws from the true posterior, above the second easily."""

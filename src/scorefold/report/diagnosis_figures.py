@@ -17,7 +17,7 @@ from scorefold.report.canvas import figure_of, finite_array, legend_below, plain
 from scorefold.report.outcome_figures import are_drawn, outcomes
 from scorefold.report.p_values import FALSE_ALARMS, passes
 from scorefold.report.palette import BAND, BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE
-from scorefold.report.words import observations
+from scorefold.shown import observations
 
 MOST_NAMED = 12
 """Numbers of an observation whose names fit below an axis."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from scorefold.report.p_values import passes, written
 from scorefold.report.page import Row, Words
-from scorefold.report.words import observations
+from scorefold.shown import observations
 
 QUANTITIES = ("parameter", "verdict", "p", "sd\nratio", "shift\nin sd", "90 %\nholds", "contraction")
 TESTS = {

@@ -4,7 +4,8 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import escaped, gallery, settings_table, table, whole
-from scorefold.report.words import SETTLED, TASK_LABELS, health, observations, trust_rows
+from scorefold.report.words import SETTLED, TASK_LABELS, health, trust_rows
+from scorefold.shown import observations
 
 CAPTIONS = {
     "sequence": "The posterior as observations are added; dotted, the true one.",

@@ -10,15 +10,6 @@ TASK_LABELS = {
 }  # fmt: skip
 
 
-def observations(n: int) -> str:
-    """So many of them, in words.
-
-    >>> observations(1), observations(2_000)
-    ('1 observation', '2,000 observations')
-    """
-    return "1 observation" if n == 1 else f"{n:,} observations"
-
-
 SETTLED = "settled"
 
 

@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import folder, known, warnings_shown
+from scorefold.app.commands.usage import at_work, folder, known
 
 
 def check(
@@ -30,7 +30,7 @@ def check(
     from scorefold.report import results_folder
     from scorefold.report.check_page import COLUMNS, check_page, rows
     from scorefold.report.diagnosis_table import grid
-    from scorefold.report.words import observations as words
+    from scorefold.shown import observations as words
 
     x_obs = read_observations(observations, "OBSERVATIONS")
     source, console = source_of(known("--task", lambda: room.get(task)), config), Console(soft_wrap=True, highlight=False)
@@ -38,7 +38,7 @@ def check(
         raise typer.BadParameter(f"{save} exists already; name a new folder", param_hint="--save")
     if out:
         folder(out)
-    with warnings_shown():
+    with at_work():
         posterior = load(model)
         belongs(posterior, source.names, "--config" if config else "--task")
         console.print(f"{source.title}, given {words(len(x_obs))}: {sims:,} simulator calls\n", markup=False)

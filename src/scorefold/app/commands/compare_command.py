@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import folder, known, warnings_shown
+from scorefold.app.commands.usage import at_work, folder, known
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -31,7 +31,7 @@ def compare(
     from scorefold import tasks as room
     from scorefold.diagnostics.compare import compare as verb
     from scorefold.methods.load import load
-    from scorefold.report.words import observations
+    from scorefold.shown import observations
 
     if len(models) < 2:
         raise typer.BadParameter("expected two models or more; for a single one use `scorefold diagnose`", param_hint="MODEL")
@@ -39,7 +39,7 @@ def compare(
     source, console = source_of(known("--task", lambda: room.get(task)), config), Console()
     if out:
         folder(out)
-    with warnings_shown():
+    with at_work():
         posteriors: list[Posterior] = [load(model) for model in models]
         for posterior in posteriors:
             belongs(posterior, source.names, "--config" if config else "--task")

@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import folder, known, warnings_shown
+from scorefold.app.commands.usage import at_work, folder, known
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -40,7 +40,7 @@ def diagnose(
     from scorefold import tasks as room
     from scorefold.diagnostics.diagnose import diagnose as verb
     from scorefold.methods.load import load
-    from scorefold.report.words import observations as words
+    from scorefold.shown import observations as words
 
     _check_options(model, config, observations, observe, sims)
     chosen = known("--task", lambda: room.get(task))
@@ -48,7 +48,7 @@ def diagnose(
     source, console = source_of(chosen, config), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
     folder(out)
-    with warnings_shown():
+    with at_work():
         posterior = load(model) if model else _train(chosen, method, budget, n, seed)
         belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs

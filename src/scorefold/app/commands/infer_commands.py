@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scorefold.app.commands.usage import folder, known, warnings_shown
+from scorefold.app.commands.usage import at_work, folder, known
 from scorefold.errors import ScorefoldError
 
 
@@ -54,7 +54,7 @@ def infer(
     console = Console()
     in_a_set = set_size or methods.usual_set_size(method, n)
     settings = run.Settings(task, method, budget, n, draws, seed, in_a_set, rule, sampler, rounds)
-    with warnings_shown():
+    with at_work():
         result = run.infer(settings, console)
     page = run.write(result, out)
     if save is not None:
@@ -100,6 +100,6 @@ def demo(
 
     folder(out)
     console = Console()
-    with warnings_shown():
+    with at_work():
         page = run(out, console, budget, sims, seed)
     console.print(f"\nThe page is {page}; open it in any browser.", soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.app.commands.observation_files import read_observations
-from scorefold.app.commands.usage import known, warnings_shown
+from scorefold.app.commands.usage import at_work, known
 from scorefold.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def fit(
         raise typer.BadParameter(
             f"a training was stopped and left {checkpoint}: go on with --resume, or delete that folder", param_hint="--resume"
         )
-    with warnings_shown():
+    with at_work():
         sims = _simulations(simulations)
         try:
             posterior = train(sims, method, seed, progress=True, checkpoint=checkpoint)
@@ -76,7 +76,7 @@ def sample(
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
         raise typer.BadParameter(f"expected a whole number or auto; got {set_size}", param_hint="--set-size")
     size = int(set_size) if set_size and set_size != "auto" else set_size
-    with warnings_shown():
+    with at_work():
         drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size)
     _write(drawn, out)
     typer.echo(drawn.summary())

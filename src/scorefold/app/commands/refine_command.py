@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs
-from scorefold.app.commands.usage import known, warnings_shown
+from scorefold.app.commands.usage import at_work, known
 
 if TYPE_CHECKING:
     from scorefold.app.config import Config
@@ -39,7 +39,7 @@ def refine(
     if out.exists() and not overwrite:
         raise typer.BadParameter(f"{out} exists already; --overwrite replaces a model", param_hint="--out")
     kept = out.with_name(out.name + ".rounds")
-    with warnings_shown():
+    with at_work():
         start = load(model)
         belongs(start, prior.names, "--config")
         refined = start.refine(

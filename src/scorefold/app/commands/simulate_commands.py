@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.app.commands.usage import known, warnings_shown
+from scorefold.app.commands.usage import at_work, known
 
 if TYPE_CHECKING:
     from scorefold.simulation.store.store import Store
@@ -29,7 +29,7 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
     read = known("CONFIG", lambda: files.read(config))
     prior, simulator = known("CONFIG", read.prior), known("CONFIG", read.simulator)
     arguments = known("CONFIG", read.arguments)
-    with warnings_shown():
+    with at_work():
         try:
             sims = run(prior, simulator, **arguments, progress=True)
         except KeyboardInterrupt:
@@ -103,5 +103,5 @@ def export(
 def _open(path: Path) -> "Store":
     from scorefold.simulation.store.store import Store
 
-    with warnings_shown():
+    with at_work():
         return Store.open(path)

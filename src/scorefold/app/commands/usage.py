@@ -30,7 +30,7 @@ def folder(out: Path) -> None:
 
 
 @contextmanager
-def warnings_shown() -> Iterator[None]:
+def at_work() -> Iterator[None]:
     """Every warning as a line on standard error; programs that are compiled meanwhile are kept for the next command."""
     from scorefold.disk.compiled import cache
 
