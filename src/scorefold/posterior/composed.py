@@ -11,23 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
-from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.noise import RESOLVED, Level, levels
+from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, on_device, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.line_integral import climbed, energies, integrals
 from scorefold.posterior.partitions import other_partitions, over_partitions, partition
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
+from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
-from scorefold.prior.proposal import GaussianProposal
-from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
+from scorefold.prior.prior_ratio import volume
+from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler, SelfTuned
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
@@ -35,6 +37,10 @@ from scorefold.score.set_size import PartitionTable, chosen_size
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
+AVERAGED = 4
+"""Partitions that a log density is the mean over."""
+TRIANGLES, LARGEST_DETOUR = 32, 0.5
+"""Ways around by which a score is tried for being a gradient, and by how many nat it may miss."""
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
@@ -77,7 +83,7 @@ class ComposedPosterior(Posterior):
     """A correction of the scores around one data set's draws, where it was checked and corrected."""
     made: Made | None = None
 
-    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size", "prior", "given")
     kind: ClassVar[str] = "composed"
     networks: ClassVar[tuple[str, ...]] = ("ensemble",)
 
@@ -108,14 +114,20 @@ class ComposedPosterior(Posterior):
             precision, cut_down = pilots(self.scores, padded, self._grid(ProbabilityFlow()), key, how.pilots)
             padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
-        u, infos = [], []
-        for index in range(-(-draws // way.cloud)):
+        asked, kept, infos = asked_of(self.prior, options), np.zeros((0, self.prior.dim)), []
+        clouds = -(-draws // way.cloud)
+        for index in range(MOST_MORE * clouds):  # as many as there are draws, unless another prior leaves some of them out
             key_cloud = jax.random.fold_in(key, index)
-            one, info = _draw(self.scores, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
-            u.append(np.asarray(one, np.float64))
+            one, info = _draw(self.scores, asked, padded, self._grid(how.sampler), key_cloud, way)
+            u = np.asarray(one, np.float64)
+            kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
             infos.append(jax.tree.map(np.asarray, info))
+            if len(kept) >= draws:
+                break
+        else:
+            raise too_few(len(kept), MOST_MORE * clouds * way.cloud)
         info = merge(infos)._replace(projected=projected)
-        all_u = np.concatenate(u)[:draws]
+        all_u = kept[:draws]
         warn(info, all_u, how.sets)
         return Drawn(all_u, info, how)
 
@@ -125,6 +137,8 @@ class ComposedPosterior(Posterior):
             return Doubts("a single network has no other to disagree with; train with members=2 or more")
         if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
+        if options.given is not None:
+            return Doubts("draws of some parameters given others are not judged")
         padded, how = self._arrange(x[None], [seed], options)
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
@@ -138,6 +152,61 @@ class ComposedPosterior(Posterior):
             return Doubts(found, error=error)
         strange = self.reach.strangeness(self.ensemble.standardize, x, u)
         return Doubts(found, self.reach.floor(how.sets, u), strange, error)
+
+    def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
+        """The composed log density at points u (points, dim), relative to its own maximum, by energies or line integrals.
+
+        Where sets have several observations it is the mean over a few partitions of them.
+        """
+        exact = self.ensemble.network.shape.conservative and self.local is None
+        asked, lowest = asked_of(self.prior, options), jax.tree.map(lambda v: v[0], self._levels())
+        found = []
+        for padded in self._partitions(x, options):
+            start = jnp.zeros((1, self.prior.dim))
+            top = np.asarray(climbed(self.scores, asked, None, padded, self._grid(SelfTuned()), start, True), np.float64)
+            if exact:
+                values = energies(self.scores, asked, padded, lowest, np.concatenate([top, u]))
+                found.append(values[1:] - values[0])
+                continue
+            found.append(integrals(self.scores, asked, padded, lowest, top, u))
+            self._say_if_no_gradient(asked, padded, lowest, top, u, found[-1])
+        return np.mean(found, axis=0)
+
+    def single_log_densities(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p(u | x_j), normalised, of every observation by itself at one u, and the error of the integration."""
+        return single_log_densities(self.scores, x, self._levels(), u)
+
+    def climb(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
+        """Maxima of the density of θ, as points u, uphill from points u; one more comes from the middle of the prior."""
+        asked, by_volume, grid = asked_of(self.prior, options), on_device(volume(self.prior)), self._grid(SelfTuned())
+        (padded, *_) = self._partitions(x, options)
+        middle = climbed(self.scores, asked, by_volume, padded, grid, jnp.zeros((1, self.prior.dim)), True)
+        from_points = climbed(self.scores, asked, by_volume, padded, grid, jnp.asarray(u, jnp.float32), False)
+        return np.concatenate([np.asarray(middle, np.float64), np.asarray(from_points, np.float64)])
+
+    def _partitions(self, x: np.ndarray, options: Options) -> list[PaddedSets]:
+        """One where all are the same, else a few."""
+        padded, how = self._arrange(np.broadcast_to(x, (AVERAGED, *x.shape)), [(0, i) for i in range(AVERAGED)], options)
+        alike = how.sets == 1 or padded.others is None
+        return [PaddedSets(one, padded.sizes, padded.number) for one in padded.x[: 1 if alike else AVERAGED]]
+
+    def _say_if_no_gradient(
+        self, asked: Asked, padded: PaddedSets, lowest: Level, top: np.ndarray, u: np.ndarray, found: np.ndarray
+    ) -> None:
+        """Integrals around triangles are 0 where the score is a gradient; warn where they are far from it."""
+        near = np.flatnonzero(found > -self.prior.dim - 10)  # where draws can be
+        if len(near) < 2:
+            return
+        first, second = np.random.default_rng(0).choice(near, (2, TRIANGLES))
+        around = found[first] + integrals(self.scores, asked, padded, lowest, u[first], u[second]) - found[second]
+        off = float(np.sqrt(np.mean(around**2)))
+        if off > LARGEST_DETOUR:
+            warnings.warn(
+                f"the composed score is not the gradient of a density: by another way log densities come out {off:.2g} nat "
+                "different. Train with sf.NPSE(conservative=True) where the density matters.",
+                UntrustworthyDraws,
+                stacklevel=5,
+            )
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
@@ -168,6 +237,7 @@ class ComposedPosterior(Posterior):
         """
         padded, how = self._arrange(x, seeds, options)
         keys, grid, pilot_grid = draw_keys(seeds), self._grid(how.sampler), self._grid(ProbabilityFlow())
+        asked = asked_of(self.prior, options)
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         together = max(1, (TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS) // way.cloud)
         clouds = -(-draws // way.cloud)
@@ -180,7 +250,7 @@ class ComposedPosterior(Posterior):
             if how.pilots:
                 some = some._replace(precision=pilots_many(self.scores, some, pilot_grid, keys[rows], how.pilots))
             for index in range(clouds):
-                one, good, bad = _draw_many(self.scores, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
+                one, good, bad = _draw_many(self.scores, asked, some, grid, keys[rows], jnp.asarray(index), way)
                 count = real.stop - start
                 u[real, index * way.cloud : (index + 1) * way.cloud] = one[:count]
                 converged[real] &= np.asarray(good)[:count]
@@ -196,7 +266,7 @@ class ComposedPosterior(Posterior):
         sizes = cuts[0][1]  # the same for every data set of n observations
         count = len(sizes)
         rule = self.method.rule if options.rule is None else options.rule
-        sampler = self.method.sampler if options.sampler is None else options.sampler
+        sampler = langevin_for(self.method.sampler if options.sampler is None else options.sampler, options)
         how = Composition(count, *pair(rule, sampler, count, shape), why)
         if self.local is not None and isinstance(how.sampler, Metropolis):
             raise ScorefoldError(
@@ -216,14 +286,6 @@ class ComposedPosterior(Posterior):
         if self.local is None:
             return self.ensemble
         return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
-
-    @property
-    def _tilt(self) -> Tilt | None:
-        """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
-        proposal = self.prior.proposal
-        if not isinstance(proposal, GaussianProposal):
-            return None
-        return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
@@ -283,38 +345,34 @@ class _Way(NamedTuple):
 
 
 @eqx.filter_jit
-def _draw(
-    ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, key: Key, way: _Way
-) -> tuple[Cloud, Info]:
+def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, key: Key, way: _Way) -> tuple[Cloud, Info]:
     """One cloud, compiled once per bucket of sets and cloud size."""
     rule, sampler, count = way.rule, way.sampler, padded.number
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
         sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
         if padded.precision is not None:
             sets = sets.with_precision(padded.precision)
-        score = over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets)
-        if tilt is not None:
-            score = tilt.score(score)
+        score = asked.score(over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets))
         key_start, key_run = jax.random.split(key)
-        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, ensemble.network.shape.dim))
+        free = asked.free(ensemble.network.shape.dim)
+        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, free))
         if isinstance(sampler, Metropolis):
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
-            log_density = rule.log_density(sets)
-            if tilt is not None:
-                log_density = tilt.log_density(log_density)
-            return sampler(score, grid, u, key_run, count, log_density)
-        return sampler(score, grid, u, key_run, count)
+            moved, info = sampler(score, grid, u, key_run, count, asked.log_density(rule.log_density(sets)))
+        else:
+            moved, info = sampler(score, grid, u, key_run, count)
+        return asked.back(moved), info
 
 
 @eqx.filter_jit
 def _draw_many(
-    ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
 ) -> tuple[Array, Array, Array]:
     """One cloud for each data set; draws, converged and diverged."""
 
     def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
         own = padded._replace(x=x, precision=precision)
-        u, info = _draw(ensemble, tilt, own, grid, jax.random.fold_in(key, index), way)
+        u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(padded.x, padded.precision, keys)

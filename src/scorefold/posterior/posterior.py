@@ -8,8 +8,8 @@ import math
 import os
 import time
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -22,10 +22,12 @@ from scorefold.disk import folder as model
 from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
+from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.observations import checked, depth
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
+from scorefold.prior.prior_ratio import check_overlap
 from scorefold.sample import Sampler
 from scorefold.shown import html_table, listed
 from scorefold.simulation.likeness import Seen, unlike
@@ -70,7 +72,7 @@ class Refining(NamedTuple):
     progress: bool
 
 
-class Posterior(ABC):
+class Posterior(Densities):
     """What `fit` returns. Abstract: methods have a final class each, a frozen dataclass with `made` as its last field.
 
     Such a class can be saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers,
@@ -178,6 +180,8 @@ class Posterior(ABC):
         sampler: str | Sampler | None = None,
         set_size: int | str | None = None,
         chains: int | None = None,
+        prior: Prior | None = None,
+        given: Mapping[str, float] | None = None,
     ) -> Any:
         """Draw from p(θ | x_1 … x_n).
 
@@ -192,16 +196,22 @@ class Posterior(ABC):
             set_size: for composed scores, the most observations in one set: at most as many as were trained, by default just
                 as many; `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
+            prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
+                or simulated anew (`docs/densities.md`). By default the latter.
+            given: values of some parameters by name: draws of the others given these.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
 
         Raises:
             ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
-                cannot take, and for options that this method does not have.
+                cannot take, for options that this method does not have, and for another prior with weight where nothing was
+                simulated.
         """
         draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
-        options = self._checked_options(Options(rule, sampler, set_size, chains))
+        options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
+        if prior is not None:
+            check_overlap(self.prior, prior)
         self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x) for x in x_obs]
@@ -349,7 +359,7 @@ class Posterior(ABC):
         self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs = x.reshape(len(x), *self.shape)
-        about = (x_obs, self.prior, trust, self.x_names, noticed)
+        about = (x_obs, options.prior or self.prior, trust, self.x_names, noticed)
         return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
 
     def warn_of(self, trust: Trust) -> None:
