@@ -15,6 +15,9 @@ import jax.numpy as jnp
 from scorefold.noise import Level, LogDensity, Score
 from scorefold.types import Array, Cloud, Float, Key, Theta
 
+Along = Float[Array, "draws free"]
+"""Coordinates in a plane."""
+
 
 class Slice(eqx.Module):
     """The plane on which some parameters have the values that they were given.
@@ -30,7 +33,7 @@ class Slice(eqx.Module):
     def score(self, composed: Score) -> Score:
         """The composed score along the plane."""
 
-        def score(v: Cloud, level: Level, key: Key) -> Cloud:
+        def score(v: Along, level: Level, key: Key) -> Along:
             return composed(self.at(v, level), level, key) @ self.free
 
         return score
@@ -38,15 +41,15 @@ class Slice(eqx.Module):
     def log_density(self, composed: LogDensity) -> LogDensity:
         """The composed log density along the plane; its gradient is `score`."""
 
-        def log_density(v: Cloud, level: Level) -> Float[Array, " draws"]:
+        def log_density(v: Along, level: Level) -> Float[Array, " draws"]:
             return composed(self.at(v, level), level)
 
         return log_density
 
-    def at(self, v: Cloud, level: Level) -> Cloud:
+    def at(self, v: Along, level: Level) -> Cloud:
         """The points of the plane with these coordinates, at a level."""
         return jnp.sqrt(level.gamma) * self.origin + v @ self.free.T
 
-    def back(self, v: Cloud) -> Cloud:
+    def back(self, v: Along) -> Cloud:
         """The same without noise."""
         return self.origin + v @ self.free.T

@@ -13,7 +13,7 @@ import numpy as np
 
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.other_prior import OtherPrior
-from scorefold.compose.slice import Slice
+from scorefold.compose.slice import Along, Slice
 from scorefold.errors import ScorefoldError
 from scorefold.noise import LogDensity, Score
 from scorefold.posterior.draws import Options
@@ -52,7 +52,7 @@ class Asked(eqx.Module):
             composed = self.other.log_density(composed, self.tilt)
         return composed if self.plane is None else self.plane.log_density(composed)
 
-    def back(self, v: Cloud) -> Cloud:
+    def back(self, v: Along) -> Cloud:
         """From the space that the sampler moves in to that of the scores."""
         return v if self.plane is None else self.plane.back(v)
 

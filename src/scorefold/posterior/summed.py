@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose.other_prior import OtherPrior
+from scorefold.compose.slice import Along
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
@@ -298,7 +299,7 @@ def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array]) -> tuple[Float[Array,
     return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
 
 
-def _likelihoods_asked(v: Cloud, data: tuple[tuple[Terms, Any, Array], Asked]) -> tuple[Float[Array, " draws"], Cloud]:
+def _likelihoods_asked(v: Along, data: tuple[tuple[Terms, Any, Array], Asked]) -> tuple[Float[Array, " draws"], Along]:
     """The same under another prior, or along the plane of some parameters."""
     own, asked = data
     value, slope = _likelihoods(asked.back(v), own)

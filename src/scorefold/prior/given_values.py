@@ -29,7 +29,7 @@ class Plane(NamedTuple):
     free: Float[np.ndarray, "dim free"]
 
 
-def plane(prior: Prior, given: Mapping[str, float]) -> Plane:
+def plane(prior: Prior, given: Any) -> Plane:
     """Where these parameters have these values, in the prior's own space.
 
     Args:

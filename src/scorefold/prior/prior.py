@@ -309,7 +309,7 @@ class Prior:
         if isinstance(self._law, Whitened):
             return self._law.log_volume(theta)
         square = np.square(self.to_normal(theta)).sum(axis=-1)
-        return self.log_prob(theta) + square / 2 + self.dim / 2 * np.log(2 * np.pi)
+        return np.asarray(self.log_prob(theta) + square / 2 + self.dim / 2 * np.log(2 * np.pi))
 
     def describe(self) -> dict[str, Any]:
         """Kind, names and parameters as strict JSON can hold them; two priors are equal if these are.

@@ -22,7 +22,7 @@ first and warns of the second.
 
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -150,7 +150,7 @@ def volume(prior: Prior) -> PriorRatio:
     return PriorRatio(np.eye(dim), low, high, np.zeros((2, dim)), *_table(f, low, high), flat, flat, np.zeros((dim, dim)), 0.0)
 
 
-def check_overlap(prior: Prior, other: Prior) -> None:
+def check_overlap(prior: Prior, other: Any) -> None:
     """Refuse another prior with weight where nothing can have been simulated, and warn of one with much where little was.
 
     Args:
@@ -194,7 +194,7 @@ def _own_space(prior: Prior, theta: np.ndarray) -> np.ndarray:
         return np.clip(law.to_normal(theta), *law.reach.T)
 
 
-def _laws(prior: Prior, other: Prior) -> tuple[Marginals | Gaussian, Marginals | Gaussian]:
+def _laws(prior: Prior, other: Any) -> tuple[Marginals | Gaussian, Marginals | Gaussian]:
     if not isinstance(other, Prior):
         raise ScorefoldError(f"expected another prior as an sf.Prior; got {type(other).__name__}. Build one with sf.Prior(…).")
     if other.names != prior.names:
