@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold import settings
@@ -18,7 +20,7 @@ from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
 from scorefold.methods.refine.refine import refine
-from scorefold.noise import levels
+from scorefold.noise import CLEAN, levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
@@ -30,11 +32,13 @@ from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import fit_correction
 from scorefold.score.gaussian_base import fit_gaussian_base
-from scorefold.score.narrowest import least_noise
+from scorefold.score.masked_base import fit_masked_base
+from scorefold.score.narrowest import least_noise, least_noise_around
 from scorefold.score.network import Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
-from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.score.standardize import Standardize, fit_standardize, standardized
+from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import train
@@ -42,6 +46,8 @@ from scorefold.train.training import Training
 from scorefold.train.training_set import TrainingSet, training_sets
 
 MOST_LEVELS = 100_000
+MOST_LOOKED_AT = 20_000
+"""Cases by which the lowest noise is found, where numbers may be missing."""
 
 
 @settings.spelled
@@ -68,6 +74,8 @@ class NPSE(Method):
         rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.
         sampler: How draws are made, a name or an object of `sf.samplers`. Default None: ancestral for one set, where it is
             exact, and self-tuned for more.
+        missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
+            with `missing=True`. Default False.
 
     Raises:
         ScorefoldError: A setting is of another type or out of range, or rule and sampler do not go together.
@@ -100,6 +108,8 @@ class NPSE(Method):
     """By default diffused, from 1,000 sets on damped."""
     sampler: str | Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
+    missing: bool = False
+    """Numbers of an observation may be missing; `fit` knows from the simulations."""
 
     resumes: ClassVar[bool] = True
 
@@ -117,6 +127,15 @@ class NPSE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[ComposedPosterior]:
         """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
+        if self.missing != sims[0].missing:
+            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
+        if self.missing and not sims[0].prior.has_density:
+            raise ScorefoldError(
+                "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
+                "distribution, or leave missing out."
+            )
+        if self.missing:
+            sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
         if self.set_size is None and sims[0].set_size == 1 and not self.composes:
             raise ScorefoldError(
                 "expected simulations in sets for NPSE, which takes all observations at once; got set_size = 1. Simulate with "
@@ -137,7 +156,10 @@ class NPSE(Method):
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
-            rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach_of(cases, known.standardize)
+            reach = reach_of(cases, known.standardize)
+            if self.missing:
+                reach = reach._replace(cases=reach.cases // COPIES)
+            rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, *rest))
         return trained
 
@@ -145,6 +167,11 @@ class NPSE(Method):
         self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:
         """A posterior for one data set, from simulations near it."""
+        if self.missing:
+            raise ScorefoldError(
+                "expected a posterior for complete observations to refine; got one trained with missing=True. Spend the "
+                "simulations on sf.simulate instead."
+            )
         if not isinstance(start, ComposedPosterior):
             raise ScorefoldError(
                 f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
@@ -164,13 +191,26 @@ class NPSE(Method):
             learns_prior=not has_density,
             observation=observation,
             embedding=self.embedding,
+            missing=self.missing,
         )
 
     def _fixed(self, cases: TrainingSet, has_density: bool) -> Fixed:
         """Standardisation, Gaussian base and, as low as the base finds the posteriors narrow, the noise levels."""
-        standardize = fit_standardize(cases.observations)
+        standardize = fit_standardize(cases.observations, self.missing)
         if not self.base:
             return Fixed(levels(self.schedule, self.T), standardize, None)
         x = standardized(standardize, cases.x)
+        if self.missing:
+            return self._fixed_with_holes(cases, standardize, x)
         base = fit_gaussian_base(x, cases.sizes, cases.u, smallest=int(has_density))
         return Fixed(levels(self.schedule, self.T, least=least_noise(base, x, cases.sizes, cases.u)), standardize, base)
+
+    def _fixed_with_holes(self, cases: TrainingSet, standardize: Standardize, x: np.ndarray) -> Fixed:
+        """The same where numbers may be missing: the base is fitted to single observations, by what there is of each."""
+        counts = np.arange(x.shape[1]) < cases.sizes[:, None]
+        base = fit_masked_base(x[counts], np.repeat(cases.u, cases.sizes, axis=0))
+        some = np.unique(cases.u[:, 0], return_index=True)[1][:MOST_LOOKED_AT]  # copies of a case share u
+        mean = np.asarray(jax.lax.map(lambda case: base.of(*case)[0], (jnp.asarray(x[some]), jnp.asarray(cases.sizes[some]))))
+        axes = np.linalg.eigh(np.asarray(base.matrix(1.0, CLEAN, jnp.ones(()))))[1].T
+        least = least_noise_around(mean, cases.u[some], np.concatenate([np.eye(cases.u.shape[1]), axes]))
+        return Fixed(levels(self.schedule, self.T, least=least), standardize, base)

@@ -276,7 +276,8 @@ class ComposedPosterior(Posterior):
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
         padded = PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count))
-        alone = isinstance(how.sampler, Metropolis) or how.pilots  # these need one density, or are found for one partition
+        # These need one density, are found for one partition, or have a base for every set.
+        alone = isinstance(how.sampler, Metropolis) or how.pilots or shape.missing
         others = None if alone else other_partitions(sizes, count, self.largest_set)
         return padded._replace(others=None if others is None else jnp.asarray(others)), how
 

@@ -10,8 +10,11 @@ from scorefold.simulation import columns
 from scorefold.simulation.outcome import LARGEST
 
 
-def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) -> np.ndarray:
-    """x_obs (n, *shape), an array or a table with these names as columns, as (n, features) float64; or a ScorefoldError."""
+def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missing: bool = False) -> np.ndarray:
+    """x_obs (n, *shape), an array or a table with these names as columns, as (n, features) float64; or a ScorefoldError.
+
+    With `missing`, NaN stays, as a number that was not observed.
+    """
     wanted = "(n, " + ", ".join(map(str, shape)) + ")" if shape else "(n,)"
     try:
         x = _from_table(x_obs, shape, x_names) if columns.is_table(x_obs) else settings.numbers("x_obs", x_obs)
@@ -33,11 +36,12 @@ def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) -> np.
             "expected at least one observation; got n = 0. Without observations the posterior is the prior: use "
             "prior.sample(count, seed)."
         )
-    bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    flat = x.reshape(len(x), -1)
+    bad = ~(np.isfinite(flat) | (np.isnan(flat) & missing)).all(axis=1)
     if bad.any():
         raise ScorefoldError(
             f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
-            "Leave them out if they are missing at random."
+            "Leave them out if they are missing at random, or train on sf.simulate(…, missing=True)."
         )
     within_reach(x)
     return x.reshape(len(x), -1)
@@ -51,10 +55,10 @@ def _from_table(table: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) ->
 
 def within_reach(x: np.ndarray) -> None:
     """Refuse observations that no simulation can be like."""
-    if np.abs(x).max(initial=0.0) > LARGEST:
+    if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
         raise ScorefoldError(
             f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
-            f"{x.flat[np.abs(x).argmax()]:.3g}"
+            f"{x.flat[np.nan_to_num(np.abs(x)).argmax()]:.3g}"
         )
 
 

@@ -335,6 +335,11 @@ class Posterior(Densities):
 
     def _checkable(self, x: np.ndarray) -> tuple[Checkable, np.ndarray]:
         """What a check is to look at, and the observations as it sees them."""
+        if getattr(self.method, "missing", False):
+            raise ScorefoldError(
+                "expected a posterior for complete observations to check; got one trained with missing=True. Check the whole "
+                "with sf.diagnose instead."
+            )
         if not isinstance(self, Checkable):
             raise ScorefoldError(
                 f"expected a posterior with a score, to check by simulations; {type(self.method).__name__} has none. Use "
@@ -461,7 +466,7 @@ class Posterior(Densities):
 
     def checked(self, x_obs: Any) -> np.ndarray:
         """x_obs as (n, features) float64, or a ScorefoldError."""
-        return checked(x_obs, self.shape, self.x_names)
+        return checked(x_obs, self.shape, self.x_names, missing=getattr(self.method, "missing", False))
 
 
 def draw_one_by_one(

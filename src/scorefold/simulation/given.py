@@ -38,7 +38,7 @@ class Given(NamedTuple):
     x_names: tuple[str, ...]
 
 
-def given(prior: Prior, theta: Any, x: Any, sets: bool, x_names: Sequence[str] | None) -> Given:
+def given(prior: Prior, theta: Any, x: Any, sets: bool, x_names: Sequence[str] | None, missing: bool = False) -> Given:
     """What was given, checked; see `Simulations`."""
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
@@ -56,7 +56,7 @@ def given(prior: Prior, theta: Any, x: Any, sets: bool, x_names: Sequence[str] |
             "observations write sets=True, and give a list with an array for each row."
         )
     names = columns.checked_names(x_names, together.shape[1:]) or (read[0][1] if read else ())
-    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names)
+    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names, missing)
 
 
 def parameters(prior: Prior, theta: Any) -> np.ndarray:
@@ -104,9 +104,14 @@ def _observations(x: Any, names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str
     return array, ()
 
 
-def _put_together(theta: np.ndarray, observations: np.ndarray, case: np.ndarray, names: tuple[str, ...]) -> Given:
+def _put_together(
+    theta: np.ndarray, observations: np.ndarray, case: np.ndarray, names: tuple[str, ...], missing: bool
+) -> Given:
     """Sets without what failed, and without cases of which nothing is left."""
-    single, good = rounded(observations)
+    holes = np.isnan(observations) if missing else np.zeros(observations.shape, bool)
+    holes &= ~holes.reshape(len(holes), -1).all(axis=1).reshape(-1, *[1] * (holes.ndim - 1))  # of nothing, it has failed
+    single, good = rounded(np.where(holes, 0.0, observations))
+    single[holes] = np.nan
     calls, failed = len(good), int((~good).sum())
     if failed > MOST_FAILED * calls:
         raise ScorefoldError(

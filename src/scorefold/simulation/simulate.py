@@ -17,6 +17,7 @@ from scorefold.prior import Prior
 from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
 from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
+from scorefold.simulation.holes import holed, opened
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.run import count_done, run
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations
@@ -39,6 +40,7 @@ def simulate(
     workers: int | Workers | None = None,
     progress: bool = False,
     x_names: Sequence[str] | None = None,
+    missing: bool = False,
 ) -> Simulations:
     """Call a simulator on draws from the prior: the training cases for `sf.fit`.
 
@@ -61,6 +63,9 @@ def simulate(
         progress: Whether to show a progress bar. Default False.
         x_names: The names of the numbers that the simulator returns, such as ("rt", "choice"). They are kept with the
             simulations and with the model; observations in a table are then matched by name. Default None: none.
+        missing: Whether numbers of an observation may be missing. NaN that the simulator returns, and NaN in `x_obs`, then
+            mean "not observed", and training drops further numbers at random; for `sf.NPSE` (`docs/densities.md`). Default
+            False: NaN is a failure.
 
     Returns:
         `Simulations`. If some failed, a ScorefoldWarning says how many, of which kinds, and shows the first; `failures` of
@@ -85,6 +90,10 @@ def simulate(
     seed, budget, set_size = settings.seed(seed), _checked_budget(budget), settings.count("set_size", set_size, 1)
     _check_size(budget, set_size)
     path = None if store is None else settings.folder(store)
+    if missing and path is not None:
+        raise ScorefoldError("expected no store with missing=True, as a store keeps complete observations only. Leave it out.")
+    if missing and callable(simulator):
+        simulator = holed(simulator)
     workers = as_workers(workers)
     check(simulator, workers)
     calls = plan(prior, budget, set_size, seed)
@@ -98,6 +107,8 @@ def simulate(
         except KeyboardInterrupt:
             raise _interrupted(place, guard) from None
     sims = _with_texts(place.simulations(), guard)
+    if missing:
+        sims = opened(sims)
     if len(sims.theta) < FEWEST_CASES:
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {guard.sentence('and were left out')} Narrow the "

@@ -63,6 +63,8 @@ class _Fields(NamedTuple):
     """(cases,) how many calls each case had, failed ones included; None where none failed, or nothing is known of them"""
     x_names: tuple[str, ...] = ()
     """Of the numbers of an observation, where they were named."""
+    missing: bool = False
+    """NaN in x are numbers that were not observed."""
 
 
 class Simulations(_Fields):
@@ -79,6 +81,7 @@ class Simulations(_Fields):
             `sets`, a sequence with an array (n, *shape) or a DataFrame for each row of θ, which may differ in n.
         sets: Whether `x` are sets of observations. Default False.
         x_names: The names of the numbers of an observation, for tables and figures. Default None: none, or a DataFrame's.
+        missing: Whether NaN in `x` are numbers that were not observed, as in `sf.simulate`. Default False: NaN is a failure.
 
     Raises:
         ScorefoldError: Arrays do not belong together, θ is outside the prior's support, fewer than 50 cases are left, or more
@@ -108,10 +111,17 @@ class Simulations(_Fields):
     __slots__ = ()
 
     def __new__(
-        cls, prior: Prior, theta: Any, x: Any, *, sets: bool = False, x_names: Sequence[str] | None = None
+        cls,
+        prior: Prior,
+        theta: Any,
+        x: Any,
+        *,
+        sets: bool = False,
+        x_names: Sequence[str] | None = None,
+        missing: bool = False,
     ) -> "Simulations":
         """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
-        cases = given(prior, theta, x, sets, x_names)
+        cases = given(prior, theta, x, sets, x_names, missing)
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
         count, m = cases.x.shape[:2]
@@ -129,6 +139,7 @@ class Simulations(_Fields):
                 (),
                 None,
                 cases.x_names,
+                missing,
             )
         )
 
