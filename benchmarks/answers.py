@@ -40,18 +40,14 @@ def say(part: str, **numbers: float) -> None:
     print(f"{part:<44}", "  ".join(f"{name} {value:.3f}" for name, value in numbers.items()), flush=True)
 
 
-def method(steps: int, **settings: object) -> sf.NPSE:
-    return sf.NPSE(set_size=1, training=sf.Training(steps=steps), **settings)  # type: ignore[arg-type]
-
-
-def other_prior(steps: int) -> None:
+def other_prior(training: sf.Training) -> None:
     """C2ST against exact draws under the other prior, changed at sampling and trained under it."""
     normal = sf.Prior({name: stats.norm(0.5, 0.6) for name in GAUSSIAN.prior.names})
     log_sir = sf.Prior({"beta": stats.lognorm(0.3, scale=0.5), "gamma": stats.lognorm(0.15, scale=0.14)})
     for task, other in ((GAUSSIAN, normal), (SIR, log_sir)):
         other = sf.Prior(dict(zip(task.prior.names, [m.law for m in other._law.marginals], strict=True)))
-        first = sf.fit(sf.simulate(task.prior, task.simulator, BUDGET), method(steps))
-        under = sf.fit(sf.simulate(other, task.simulator, BUDGET), method(steps))
+        first = sf.fit(sf.simulate(task.prior, task.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
+        under = sf.fit(sf.simulate(other, task.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
         found = {"changed": [], "trained under it": [], "each other": []}
         for i in DATA_SETS:
             theta = other.sample(1, seed=100 + i)[0]
@@ -74,7 +70,7 @@ def exact_base() -> GaussianBase:
     return GaussianBase(*(jnp.asarray(v, jnp.float32)[None] for v in arrays))
 
 
-def density(steps: int) -> None:
+def density(training: sf.Training) -> None:
     """Log densities at 1,000 points given 1,000 observations."""
     _, x = GAUSSIAN.observe(1_000, 5)
     precision = 1 + len(x) / VARIANCES
@@ -84,7 +80,7 @@ def density(steps: int) -> None:
     right = stats.norm(mean, sd).logpdf(theta).sum(axis=1)
     sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET)
     for conservative in (True, False):
-        trained = sf.fit(sims, method(steps, conservative=conservative))
+        trained = sf.fit(sims, sf.NPSE(set_size=1, training=training, conservative=conservative))
         unit = Standardize(jnp.zeros(10), jnp.ones(10))
         network = eqx.tree_at(lambda n: (n.out.weight, n.out.bias), trained.ensemble.network, replace_fn=jnp.zeros_like)
         known = {"network": network, "standardize": unit, "base": exact_base(), "correction": None}
@@ -133,11 +129,11 @@ def mixture_evidence(x: np.ndarray) -> float:
     return float(logsumexp(total - law.logpdf(theta)) - np.log(len(theta)))
 
 
-def evidence(steps: int) -> None:
+def evidence(training: sf.Training) -> None:
     """Against closed forms, or importance sampling."""
-    for task, budget in ((GAUSSIAN, BUDGET), (MIXTURE, BUDGET)):
-        training = replace(sf.NLE().training, steps=steps)
-        nle = sf.fit(sf.simulate(task.prior, task.simulator, budget), sf.NLE(training=training))
+    for task, budget in ((GAUSSIAN, BUDGET), (MIXTURE, 2 * BUDGET)):
+        own = replace(sf.NLE().training, steps=training.steps)
+        nle = sf.fit(sf.simulate(task.prior, task.simulator, budget), sf.NLE(training=own))
         for n in (1, 30):
             off, error = [], []
             for i in DATA_SETS:
@@ -155,7 +151,7 @@ def evidence(steps: int) -> None:
                 error.append(found.error)
             numbers = {f"off_{i}": value for i, value in enumerate(off)}
             say(f"evidence, NLE, {task.name}, n = {n}", **numbers, stated=float(np.mean(error)))
-    scores = sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET), method(steps))
+    scores = sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
     for n in (8, 30):
         _, x = GAUSSIAN.observe(n, 50)
         total, single = gaussian_evidence(np.asarray(x, np.float64))
@@ -163,11 +159,11 @@ def evidence(steps: int) -> None:
         say(f"evidence less single ones, f-npse, n = {n}", right=total - single, found=found.log, stated=found.error)
 
 
-def missing(steps: int) -> None:
+def missing(training: sf.Training) -> None:
     """C2ST against the conjugate posterior of what was observed."""
-    for budget in (BUDGET, 4 * BUDGET):
+    for budget in (BUDGET, 2 * BUDGET):
         sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, budget, missing=True)
-        posterior = sf.fit(sims, method(steps))
+        posterior = sf.fit(sims, sf.NPSE(set_size=1, training=training))
         found = []
         for i in (*DATA_SETS, 3, 4):
             rng = np.random.default_rng(i)
@@ -186,11 +182,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which; all by default")
     parser.add_argument("--steps", type=int, default=16_000, help="of training, at most")
+    parser.add_argument("--members", type=int, default=5, help="of the ensembles")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for part in given.parts or PARTS:
         began = time.perf_counter()
-        PARTS[part](given.steps)
+        PARTS[part](sf.Training(steps=given.steps, members=given.members))
         print(f"{part}: {time.perf_counter() - began:.0f} s", flush=True)
 
 

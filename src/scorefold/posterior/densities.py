@@ -18,6 +18,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, Options
+from scorefold.posterior.sensitivity import Sensitivity, sensitivity
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.sample.bridge import Constant, log_constant
@@ -25,6 +26,8 @@ from scorefold.types import Float, single_precision
 
 DRAWN = 2_000
 """Draws that a density is normalised by, where none are given."""
+SCORED = 256
+"""Draws at which single observations are looked at."""
 STARTS, LOOKED_AT = 8, 256
 """Draws from which a maximum is climbed to, and of how many they are the highest."""
 
@@ -166,6 +169,26 @@ class Densities(ABC):
         with single_precision():
             values: np.ndarray = self.log_likelihoods(x, u)
         return values.reshape(*points.shape[:-1], len(x))
+
+    def sensitivity(self, x_obs: Any, *, draws: Draws | None = None, seed: int | None = 0) -> Sensitivity:
+        """What moves the posterior's means: each observation, and the prior.
+
+        Args:
+            x_obs: The observations, (n, *shape).
+            draws: What `sample` returned for them, so that none need be made. Default None.
+            seed: Of draws, where some are made. Default 0.
+
+        Returns:
+            A `Sensitivity`, in posterior sd; print it. `order` has the observations, the most influential first.
+
+        Raises:
+            ScorefoldError: The method has neither scores nor likelihoods of single observations, or arguments do not fit.
+        """
+        x = self.checked(x_obs)
+        with single_precision():
+            own, seen, _ = self._own(x, AS_THE_METHOD_SAYS)
+            u = self._draws_for(x, AS_THE_METHOD_SAYS, draws, settings.seed(seed), SCORED)[:SCORED]
+            return sensitivity(own, self.prior, seen, u, self._theta(u))
 
     def log_constant(self, x: np.ndarray, options: Options, draws: Draws | None, seed: int) -> Constant:
         """log Z of the density of u, from draws that are given or made."""

@@ -142,9 +142,12 @@ class SummedPosterior(Posterior):
                 f"expected a posterior with a likelihood; {type(self.method).__name__} knows the ratio p(x|θ) / p(x) only. Use "
                 "method='nle'."
             )
+        return self.each_term(x, u) + np.asarray(_volumes(self.terms, jnp.asarray(x, jnp.float32)), np.float64)
+
+    def each_term(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The learned term of every observation at every point, (points, n)."""
         at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
-        each = np.asarray(_each_term(self.terms, _padded(x), at), np.float64)[: len(u), : len(x)]
-        return each + np.asarray(_volumes(self.terms, jnp.asarray(x, jnp.float32)), np.float64)
+        return np.asarray(_each_term(self.terms, _padded(x), at), np.float64)[: len(u), : len(x)]
 
     def _draw_asked(self, data: tuple[Terms, Array, Array], draws: int, key: Key, options: Options) -> Drawn:
         """Under another prior, or some parameters given others: what changes joins the likelihood."""

@@ -75,9 +75,12 @@ def dropped(sims: Simulations, seed: int) -> Simulations:
     x = np.concatenate(parts)
     real = np.arange(sims.set_size) < np.tile(sims.sizes, COPIES)[:, None]
     x = np.where(real[..., None], x, np.float32(0)).reshape(-1, *sims.x.shape[1:])
-    again = {name: np.concatenate([getattr(sims, name)] * COPIES) for name in ("theta", "sizes", "origin")}
-    calls = None if sims.calls is None else np.concatenate([sims.calls] * COPIES)
-    return sims._replace(x=x, calls=calls, **again)
+
+    def again(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array] * COPIES)
+
+    calls = None if sims.calls is None else again(sims.calls)
+    return sims._replace(theta=again(sims.theta), x=x, sizes=again(sims.sizes), origin=again(sims.origin), calls=calls)
 
 
 def filled(sims: Simulations) -> Simulations:

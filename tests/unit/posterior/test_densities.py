@@ -204,3 +204,32 @@ def test_what_has_no_density_says_so():
     values = npe.log_prob([[0.0, 0.5], [0.0, 2.0]], np.zeros((1, 2)))
     assert np.isfinite(values[0])
     assert values[1] == -np.inf
+
+
+# What moves the means
+
+
+# 256 draws tell a covariance to a tenth.
+@pytest.mark.false_failure(1e-6)
+def test_sensitivity_to_observations_and_to_the_prior(composed, x):
+    mean, sd = exact(x)
+    pulled = composed.sensitivity(x, draws=composed.sample(x, 1_000))
+    assert pulled.names == ("a", "b")
+    # Leaving x_j out of n moves the mean by (x_j - mean) / (variance · precision), to first order.
+    right = (x - mean) / NOISE**2 * sd
+    assert np.abs(pulled.observations - right).max() < 0.25
+    assert pulled.order[0] == int(np.abs(pulled.observations).max(axis=1).argmax())
+    np.testing.assert_allclose(pulled.prior, -mean * sd, atol=0.15)
+    assert str(pulled).splitlines()[1].startswith("the prior")
+    other = summed(sampler="smc").sensitivity(x)
+    assert np.abs(other.observations - (x - conjugate_mean(x)) / VARIANCES * conjugate_sd(x)).max() < 0.4
+    with pytest.raises(ScorefoldError, match="NPE has"):
+        untrained("npe").sensitivity(np.zeros((1, 2)))
+
+
+def conjugate_sd(x):
+    return (1 + len(x) / VARIANCES) ** -0.5
+
+
+def conjugate_mean(x):
+    return x.sum(axis=0) / VARIANCES * conjugate_sd(x) ** 2
