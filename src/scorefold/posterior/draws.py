@@ -257,7 +257,7 @@ class Options(NamedTuple):
     set_size: int | str | None = None
     chains: int | None = None
     prior: Prior | None = None
-    given: Mapping[str, float] | None = None
+    given: Mapping[str, float | int] | None = None
 
 
 AS_THE_METHOD_SAYS = Options()

@@ -181,7 +181,7 @@ class Posterior(Densities):
         set_size: int | str | None = None,
         chains: int | None = None,
         prior: Prior | None = None,
-        given: Mapping[str, float] | None = None,
+        given: Mapping[str, float | int] | None = None,
     ) -> Any:
         """Draw from p(θ | x_1 … x_n).
 
