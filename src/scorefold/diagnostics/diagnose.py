@@ -87,6 +87,11 @@ def diagnose(
     if not isinstance(posterior, Posterior):
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
     x = None if x_obs is None else posterior.checked(x_obs)
+    if x is not None and np.isnan(x).any():
+        raise ScorefoldError(
+            "expected complete observations to hold against simulated ones; got missing numbers. Diagnose without x_obs, and "
+            "look at sf.plots.predictive(draws, simulator), which knows of them."
+        )
     plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
     trials = run_trials(posterior, simulator, plan, workers, progress)
     observed = None if x is None else examine(posterior, simulator, x, trials, plan.seed, workers)
