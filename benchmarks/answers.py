@@ -43,9 +43,10 @@ def say(part: str, **numbers: float) -> None:
 def other_prior(training: sf.Training) -> None:
     """C2ST against exact draws under the other prior, changed at sampling and trained under it."""
     normal = sf.Prior({name: stats.norm(0.5, 0.6) for name in GAUSSIAN.prior.names})
-    log_sir = sf.Prior({"beta": stats.lognorm(0.3, scale=0.5), "gamma": stats.lognorm(0.15, scale=0.14)})
-    for task, other in ((GAUSSIAN, normal), (SIR, log_sir)):
-        other = sf.Prior(dict(zip(task.prior.names, [m.law for m in other._law.marginals], strict=True)))
+    near, far = ((stats.lognorm(0.4, scale=0.44), stats.lognorm(0.18, scale=0.13)),
+                 (stats.lognorm(0.3, scale=0.5), stats.lognorm(0.15, scale=0.14)))  # fmt: skip
+    priors = [sf.Prior(dict(zip(SIR.prior.names, laws, strict=True))) for laws in (near, far)]
+    for task, other in ((GAUSSIAN, normal), *((SIR, prior) for prior in priors)):
         first = sf.fit(sf.simulate(task.prior, task.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
         under = sf.fit(sf.simulate(other, task.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
         found = {"changed": [], "trained under it": [], "each other": []}

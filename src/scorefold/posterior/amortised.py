@@ -16,6 +16,7 @@ from scorefold.compose.other_prior import OtherPrior
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, too_few
+from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.reach import Reach
@@ -23,7 +24,7 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.trust import Doubts, by_draws
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import PriorRatio, volume
-from scorefold.sample.ascent import ascend
+from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.score import gaussian_base, standardize
 from scorefold.score.ensemble import bucket
@@ -136,10 +137,11 @@ class FlowPosterior(Posterior):
         each = [self.log_density(one[None], u[None])[0] for one in x]
         return np.array(each), np.zeros(len(x))
 
-    def climb(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
-        """Maxima of the density of θ, as points u, uphill from points u."""
-        asked, by_volume = asked_of(self.prior, options), on_device(volume(self.prior))
-        return np.asarray(_climbed(self._models, *self._given(x), jnp.asarray(u, jnp.float32), asked, by_volume), np.float64)
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """Maxima uphill from points u."""
+        asked, by_volume = asked_of(self.prior, options), on_device(volume(self.prior)) if of_theta else None
+        found = _climbed(self._models, *self._given(x), jnp.asarray(u, jnp.float32), asked, by_volume)
+        return Summits(*(np.asarray(part, np.float64) for part in found))
 
     @property
     def _models(self) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
@@ -187,14 +189,21 @@ def _densities(models: tuple, x: Array, n: Array, u: Cloud, asked: Asked) -> Flo
 
 
 @eqx.filter_jit
-def _climbed(models: tuple, x: Array, n: Array, u: Cloud, asked: Asked, by_volume: OtherPrior) -> Cloud:
-    """Uphill on the density of θ."""
+def _climbed(
+    models: tuple, x: Array, n: Array, u: Cloud, asked: Asked, by_volume: OtherPrior | None
+) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
+    """Uphill on the density of u, or of θ; and the curvatures there."""
 
     def one(u: Theta) -> Scalar:
-        return _log_mixture(models, x, n, u, asked) + by_volume.log_ratio(u)
+        value = _log_mixture(models, x, n, u, asked)
+        return value if by_volume is None else value + by_volume.log_ratio(u)
+
+    def score(u: Cloud) -> Cloud:
+        return jax.lax.map(jax.grad(one), u)
 
     with jax.default_matmul_precision("highest"):
-        return ascend(lambda u: jax.lax.map(jax.grad(one), u), u, ASCENT)
+        top = ascend(score, u, ASCENT)
+        return top, curvatures(score, top)
 
 
 def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int]) -> np.ndarray:

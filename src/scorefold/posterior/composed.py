@@ -17,6 +17,7 @@ from scorefold.noise import RESOLVED, Level, levels
 from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, on_device, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
+from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.line_integral import climbed, energies, integrals
 from scorefold.posterior.partitions import other_partitions, over_partitions, partition
@@ -163,7 +164,7 @@ class ComposedPosterior(Posterior):
         found = []
         for padded in self._partitions(x, options):
             start = jnp.zeros((1, self.prior.dim))
-            top = np.asarray(climbed(self.scores, asked, None, padded, self._grid(SelfTuned()), start, True), np.float64)
+            top = np.asarray(climbed(self.scores, asked, None, padded, self._grid(SelfTuned()), start, True)[0], np.float64)
             if exact:
                 values = energies(self.scores, asked, padded, lowest, np.concatenate([top, u]))
                 found.append(values[1:] - values[0])
@@ -176,13 +177,14 @@ class ComposedPosterior(Posterior):
         """log p(u | x_j), normalised, of every observation by itself at one u, and the error of the integration."""
         return single_log_densities(self.scores, x, self._levels(), u)
 
-    def climb(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
-        """Maxima of the density of θ, as points u, uphill from points u; one more comes from the middle of the prior."""
-        asked, by_volume, grid = asked_of(self.prior, options), on_device(volume(self.prior)), self._grid(SelfTuned())
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """Maxima uphill from points u; one more comes from the middle of the prior."""
+        asked, grid = asked_of(self.prior, options), self._grid(SelfTuned())
+        by_volume = on_device(volume(self.prior)) if of_theta else None
         (padded, *_) = self._partitions(x, options)
         middle = climbed(self.scores, asked, by_volume, padded, grid, jnp.zeros((1, self.prior.dim)), True)
         from_points = climbed(self.scores, asked, by_volume, padded, grid, jnp.asarray(u, jnp.float32), False)
-        return np.concatenate([np.asarray(middle, np.float64), np.asarray(from_points, np.float64)])
+        return Summits(*(np.concatenate(parts).astype(np.float64) for parts in zip(middle, from_points, strict=True)))
 
     def _partitions(self, x: np.ndarray, options: Options) -> list[PaddedSets]:
         """One where all are the same, else a few."""

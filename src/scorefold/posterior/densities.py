@@ -6,22 +6,23 @@ the sum of the networks' energies (conservative ones) or integrals of the compos
 
     log p(θ|x_1 … x_n) = h(u(θ)) + log |du/dθ| - log Z,      Z = ∫ e^{h(u)} du,
 
-with log Z by bridge sampling from draws (`sample/bridge.py`). A maximum is found by Newton's method from the draws of highest
-density (`sample/ascent.py`), of the density of θ: that of u has its maximum elsewhere.
+with log Z by bridge sampling from draws, and from Gaussians at the maxima of h (`sample/bridge.py`). A maximum is found by
+Newton's method from the draws of highest density (`sample/ascent.py`), of the density of θ: that of u has its maximum elsewhere.
 """
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, Options
 from scorefold.posterior.sensitivity import Sensitivity, sensitivity
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import check_overlap
-from scorefold.sample.bridge import Constant, log_constant
+from scorefold.sample.bridge import Constant, log_constant, peaks_at
 from scorefold.types import Float, single_precision
 
 DRAWN = 2_000
@@ -32,6 +33,13 @@ STARTS, LOOKED_AT = 8, 256
 """Draws from which a maximum is climbed to, and of how many they are the highest."""
 
 
+class Summits(NamedTuple):
+    """Maxima of a density, with curvatures."""
+
+    u: Float[np.ndarray, "points dim"]
+    curvature: Float[np.ndarray, "points dim dim"]
+
+
 @runtime_checkable
 class HasDensity(Protocol):
     """What a kind of posterior needs for all of this."""
@@ -39,8 +47,8 @@ class HasDensity(Protocol):
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """h at points u (points, dim), given observations x (n, features)."""
 
-    def climb(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
-        """Maxima of the density of θ, as points u, uphill from points u."""
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> "Summits":
+        """Maxima of the density of u, or of that of θ, uphill from points u."""
 
 
 class Densities(ABC):
@@ -138,7 +146,7 @@ class Densities(ABC):
             u = self._draws_for(x, options, draws, settings.seed(seed), LOOKED_AT)[:LOOKED_AT]
             height = self._log_density(x, self._theta(u), options)
             best = u[np.argsort(-height)[:STARTS]]
-            ends = own.climb(seen, np.resize(best, (STARTS, best.shape[1])), own_options)
+            ends = own.climb(seen, np.resize(best, (STARTS, best.shape[1])), True, own_options).u
             theta = self._theta(np.concatenate([ends[np.isfinite(ends).all(axis=1)], best]))
             low, high = (self.prior if prior is None else prior).bounds.T
             theta = np.clip(theta, low, high)
@@ -203,7 +211,18 @@ class Densities(ABC):
             theta = self._theta(u)
             return np.where(((low <= theta) & (theta <= high)).all(axis=1), value, -np.inf)
 
-        return log_constant(h, u, (seed, 1))
+        some = u[:LOOKED_AT]
+        best = some[np.argsort(-h(some))[:STARTS]]
+        tops = own.climb(seen, np.resize(best, (STARTS, best.shape[1])), False, own_options)
+        found = log_constant(h, u, (seed, 1), peaks_at(*tops))
+        if not found.agrees:
+            warnings.warn(
+                "the draws do not have the weights that the density gives them: part of the posterior, perhaps a narrow peak, "
+                "is missing among the draws, or has too many. The constant is by importance sampling instead.",
+                UntrustworthyDraws,
+                stacklevel=4,
+            )
+        return found
 
     def _draws_for(self, x: np.ndarray, options: Options, draws: Draws | None, seed: int, count: int) -> np.ndarray:
         """In the space of the density."""

@@ -16,7 +16,7 @@ from scorefold.compose.other_prior import OtherPrior
 from scorefold.noise import Level
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.pilots import PaddedSets
-from scorefold.sample.ascent import ascend
+from scorefold.sample.ascent import ascend, curvatures
 from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.types import Array, Callable, Cloud, Float
 
@@ -77,8 +77,8 @@ def _in_parts(of: Callable[[Array], Array], rows: np.ndarray) -> np.ndarray:
 @eqx.filter_jit
 def climbed(
     ensemble: ScoreEnsemble, asked: Asked, volume: OtherPrior | None, padded: PaddedSets, grid: Level, u: Cloud, follow: bool
-) -> Cloud:
-    """Maxima of the composed density, or of that of θ, from points at the lowest level or through all levels."""
+) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
+    """Maxima of the composed density, or of that of θ, from points at the lowest level or through all levels; curvatures."""
     with jax.default_matmul_precision("highest"):
         composed = asked.score(Diffused().score(ensemble.embed(padded.x, padded.sizes, padded.number)))
         if volume is not None:
@@ -91,4 +91,5 @@ def climbed(
         if follow:
             u, _ = jax.lax.scan(at_level, u, grid)
         lowest = jax.tree.map(lambda v: v[-1], grid)
-        return ascend(lambda u: composed(u, lowest, key), u, LAST_STEPS)
+        u = ascend(lambda u: composed(u, lowest, key), u, LAST_STEPS)
+        return u, curvatures(lambda u: composed(u, lowest, key), u)

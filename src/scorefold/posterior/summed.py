@@ -21,6 +21,7 @@ from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
+from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
 from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
@@ -29,7 +30,7 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
-from scorefold.sample.ascent import ascend
+from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, all_chains, chain_length, judged, nuts_draws
 from scorefold.sample.tempered import (
     LARGEST_DIFFERENCE,
@@ -118,10 +119,12 @@ class SummedPosterior(Posterior):
         value = np.asarray(_values(at, (own, asked)), np.float64)[: len(u)]
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
-    def climb(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
-        """Maxima of the density of θ, as points u, uphill from points u."""
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """Maxima uphill from points u."""
         own, asked = (self.terms, _padded(x), jnp.asarray(len(x))), asked_of(self.prior, options)
-        return np.asarray(_climbed(jnp.asarray(u, jnp.float32), (own, asked), on_device(volume(self.prior))), np.float64)
+        by_volume = on_device(volume(self.prior)) if of_theta else None
+        found = _climbed(jnp.asarray(u, jnp.float32), (own, asked), by_volume)
+        return Summits(*(np.asarray(part, np.float64) for part in found))
 
     def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
         """What the terms leave out of log p(x_1 … x_n): volumes, and what a geometric mean of densities lacks to 1."""
@@ -346,14 +349,21 @@ def _each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array,
 
 
 @eqx.filter_jit
-def _climbed(u: Cloud, data: tuple[tuple[Terms, Float[Array, "obs x"], Array], Asked], by_volume: OtherPrior) -> Cloud:
-    """Uphill on the density of θ."""
+def _climbed(
+    u: Cloud, data: tuple[tuple[Terms, Float[Array, "obs x"], Array], Asked], by_volume: OtherPrior | None
+) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
+    """Uphill on the density of u, or of θ; and the curvatures there."""
 
     def one(u: Theta) -> Scalar:
-        return _log_density_asked(u, data) + by_volume.log_ratio(u)
+        value = _log_density_asked(u, data)
+        return value if by_volume is None else value + by_volume.log_ratio(u)
+
+    def score(u: Cloud) -> Cloud:
+        return jax.lax.map(jax.grad(one), u)
 
     with jax.default_matmul_precision("highest"):
-        return ascend(lambda u: jax.lax.map(jax.grad(one), u), u, ASCENT)
+        top = ascend(score, u, ASCENT)
+        return top, curvatures(score, top)
 
 
 @eqx.filter_jit

@@ -31,19 +31,23 @@ def ascend(score: Callable[[Cloud], Cloud], u: Cloud, steps: int) -> Cloud:
     return jax.lax.fori_loop(0, steps, lambda _, u: uphill(score, u), u)
 
 
-def uphill(score: Callable[[Cloud], Cloud], u: Cloud) -> Cloud:
-    """One step of each point."""
-    s = score(u)
+def curvatures(score: Callable[[Cloud], Cloud], u: Cloud) -> Float[Array, "draws dim dim"]:
+    """H at each of the points, for a Gaussian its inverse covariance."""
 
     def column(axis: Float[Array, " dim"]) -> Cloud:
         return jax.jvp(score, (u,), (jnp.broadcast_to(axis, u.shape),))[1]
 
     jacobian = jnp.moveaxis(jax.lax.map(column, jnp.eye(u.shape[1], dtype=u.dtype)), 0, -1)
-    return u + jax.vmap(_step)(s, jacobian)
+    return -(jacobian + jnp.swapaxes(jacobian, 1, 2)) / 2
 
 
-def _step(s: Theta, jacobian: Float[Array, "dim dim"]) -> Theta:
-    values, vectors = jnp.linalg.eigh(-(jacobian + jacobian.T) / 2)
+def uphill(score: Callable[[Cloud], Cloud], u: Cloud) -> Cloud:
+    """One step of each point."""
+    return u + jax.vmap(_step)(score(u), curvatures(score, u))
+
+
+def _step(s: Theta, curvature: Float[Array, "dim dim"]) -> Theta:
+    values, vectors = jnp.linalg.eigh(curvature)
     step = vectors @ ((vectors.T @ s) / jnp.maximum(jnp.abs(values), FLATTEST))
     length: Scalar = jnp.linalg.norm(step)
     return jnp.nan_to_num(step * jnp.minimum(1.0, LONGEST / jnp.maximum(length, 1e-30)))
