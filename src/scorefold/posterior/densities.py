@@ -7,7 +7,7 @@ the sum of the networks' energies (conservative ones) or integrals of the compos
     log p(θ|x_1 … x_n) = h(u(θ)) + log |du/dθ| - log Z,      Z = ∫ e^{h(u)} du,
 
 with log Z by bridge sampling from draws, and from Gaussians at the maxima of h (`sample/bridge.py`). A maximum is found by
-Newton's method from the draws of highest density (`sample/ascent.py`), of the density of θ: that of u has its maximum elsewhere.
+Newton's method from the draws of highest density (`sample/ascent.py`), of the density of θ: that of u has it elsewhere.
 """
 
 import warnings
