@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
+from scorefold.methods.fixed_with_holes import fixed_with_holes
 from scorefold.methods.method import Method
 from scorefold.methods.refine.refine import refine
-from scorefold.noise import CLEAN, levels
+from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior, Refining
@@ -32,12 +31,11 @@ from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import fit_correction
 from scorefold.score.gaussian_base import fit_gaussian_base
-from scorefold.score.masked_base import fit_masked_base
-from scorefold.score.narrowest import least_noise, least_noise_around
+from scorefold.score.narrowest import least_noise
 from scorefold.score.network import Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
-from scorefold.score.standardize import Standardize, fit_standardize, standardized
+from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
@@ -46,8 +44,6 @@ from scorefold.train.training import Training
 from scorefold.train.training_set import TrainingSet, training_sets
 
 MOST_LEVELS = 100_000
-MOST_LOOKED_AT = 20_000
-"""Cases by which the lowest noise is found, where numbers may be missing."""
 
 
 @settings.spelled
@@ -199,18 +195,8 @@ class NPSE(Method):
         standardize = fit_standardize(cases.observations, self.missing)
         if not self.base:
             return Fixed(levels(self.schedule, self.T), standardize, None)
-        x = standardized(standardize, cases.x)
         if self.missing:
-            return self._fixed_with_holes(cases, standardize, x)
+            return fixed_with_holes(self.schedule, self.T, cases, standardize)
+        x = standardized(standardize, cases.x)
         base = fit_gaussian_base(x, cases.sizes, cases.u, smallest=int(has_density))
         return Fixed(levels(self.schedule, self.T, least=least_noise(base, x, cases.sizes, cases.u)), standardize, base)
-
-    def _fixed_with_holes(self, cases: TrainingSet, standardize: Standardize, x: np.ndarray) -> Fixed:
-        """The same where numbers may be missing: the base is fitted to single observations, by what there is of each."""
-        counts = np.arange(x.shape[1]) < cases.sizes[:, None]
-        base = fit_masked_base(x[counts], np.repeat(cases.u, cases.sizes, axis=0))
-        some = np.unique(cases.u[:, 0], return_index=True)[1][:MOST_LOOKED_AT]  # copies of a case share u
-        mean = np.asarray(jax.lax.map(lambda case: base.of(*case)[0], (jnp.asarray(x[some]), jnp.asarray(cases.sizes[some]))))
-        axes = np.linalg.eigh(np.asarray(base.matrix(1.0, CLEAN, jnp.ones(()))))[1].T
-        least = least_noise_around(mean, cases.u[some], np.concatenate([np.eye(cases.u.shape[1]), axes]))
-        return Fixed(levels(self.schedule, self.T, least=least), standardize, base)

@@ -1,6 +1,5 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -12,36 +11,33 @@ import numpy as np
 
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.sets import SetScores
-from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.noise import RESOLVED, Level, levels
-from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, on_device, too_few
+from scorefold.errors import ScorefoldError
+from scorefold.noise import RESOLVED, Level
+from scorefold.noise import levels as noise_levels
+from scorefold.posterior import composed_density
+from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.line_integral import climbed, energies, integrals
-from scorefold.posterior.partitions import other_partitions, over_partitions, partition
+from scorefold.posterior.partitions import other_partitions, over_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Made, Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
+from scorefold.posterior.settled import warn
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
-from scorefold.prior.prior_ratio import volume
-from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler, SelfTuned
+from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
-from scorefold.score.set_size import PartitionTable, chosen_size
+from scorefold.score.set_size import PartitionTable
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
-AVERAGED = 4
-"""Partitions that a log density is the mean over."""
-TRIANGLES, LARGEST_DETOUR = 32, 0.5
-"""Ways around by which a score is tried for being a gradient, and by how many nat it may miss."""
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
@@ -109,17 +105,17 @@ class ComposedPosterior(Posterior):
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
         key = draw_key(seed)
-        padded, how = self._arrange(x[None], [seed], options)
+        padded, how = self.arrange(x[None], [seed], options)
         padded, projected = padded._replace(x=padded.x[0]), 0.0
         if how.pilots:
-            precision, cut_down = pilots(self.scores, padded, self._grid(ProbabilityFlow()), key, how.pilots)
+            precision, cut_down = pilots(self.scores, padded, self.grid(ProbabilityFlow()), key, how.pilots)
             padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         asked, kept, infos = asked_of(self.prior, options), np.zeros((0, self.prior.dim)), []
         clouds = -(-draws // way.cloud)
         for index in range(MOST_MORE * clouds):  # as many as there are draws, unless another prior leaves some of them out
             key_cloud = jax.random.fold_in(key, index)
-            one, info = _draw(self.scores, asked, padded, self._grid(how.sampler), key_cloud, way)
+            one, info = _draw(self.scores, asked, padded, self.grid(how.sampler), key_cloud, way)
             u = np.asarray(one, np.float64)
             kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
             infos.append(jax.tree.map(np.asarray, info))
@@ -140,9 +136,9 @@ class ComposedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         if options.given is not None:
             return Doubts("draws of some parameters given others are not judged")
-        padded, how = self._arrange(x[None], [seed], options)
+        padded, how = self.arrange(x[None], [seed], options)
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
-        lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
+        lowest = jax.tree.map(lambda v: v[-1], self.grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
         made = by_member(self.scores, with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
         composed, each = (np.asarray(one, np.float64) for one in made)
@@ -155,70 +151,26 @@ class ComposedPosterior(Posterior):
         return Doubts(found, self.reach.floor(how.sets, u), strange, error)
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
-        """The composed log density at points u (points, dim), relative to its own maximum, by energies or line integrals.
+        """See `composed_density.py`."""
+        return composed_density.log_density(self, x, u, options)
 
-        Where sets have several observations it is the mean over a few partitions of them.
-        """
-        exact = self.ensemble.network.shape.conservative and self.local is None
-        asked, lowest = asked_of(self.prior, options), jax.tree.map(lambda v: v[0], self._levels())
-        found = []
-        for padded in self._partitions(x, options):
-            start = jnp.zeros((1, self.prior.dim))
-            top = np.asarray(climbed(self.scores, asked, None, padded, self._grid(SelfTuned()), start, True)[0], np.float64)
-            if exact:
-                values = energies(self.scores, asked, padded, lowest, np.concatenate([top, u]))
-                found.append(values[1:] - values[0])
-                continue
-            found.append(integrals(self.scores, asked, padded, lowest, top, u))
-            self._say_if_no_gradient(asked, padded, lowest, top, u, found[-1])
-        return np.mean(found, axis=0)
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """See `composed_density.py`."""
+        return composed_density.climb(self, x, u, of_theta, options)
 
     def single_log_densities(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(u | x_j), normalised, of every observation by itself at one u, and the error of the integration."""
-        return single_log_densities(self.scores, x, self._levels(), u)
-
-    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
-        """Maxima uphill from points u; one more comes from the middle of the prior."""
-        asked, grid = asked_of(self.prior, options), self._grid(SelfTuned())
-        by_volume = on_device(volume(self.prior)) if of_theta else None
-        (padded, *_) = self._partitions(x, options)
-        middle = climbed(self.scores, asked, by_volume, padded, grid, jnp.zeros((1, self.prior.dim)), True)
-        from_points = climbed(self.scores, asked, by_volume, padded, grid, jnp.asarray(u, jnp.float32), False)
-        return Summits(*(np.concatenate(parts).astype(np.float64) for parts in zip(middle, from_points, strict=True)))
-
-    def _partitions(self, x: np.ndarray, options: Options) -> list[PaddedSets]:
-        """One where all are the same, else a few."""
-        padded, how = self._arrange(np.broadcast_to(x, (AVERAGED, *x.shape)), [(0, i) for i in range(AVERAGED)], options)
-        alike = how.sets == 1 or padded.others is None
-        return [PaddedSets(one, padded.sizes, padded.number) for one in padded.x[: 1 if alike else AVERAGED]]
-
-    def _say_if_no_gradient(
-        self, asked: Asked, padded: PaddedSets, lowest: Level, top: np.ndarray, u: np.ndarray, found: np.ndarray
-    ) -> None:
-        """Integrals around triangles are 0 where the score is a gradient; warn where they are far from it."""
-        near = np.flatnonzero(found > -self.prior.dim - 10)  # where draws can be
-        if len(near) < 2:
-            return
-        first, second = np.random.default_rng(0).choice(near, (2, TRIANGLES))
-        around = found[first] + integrals(self.scores, asked, padded, lowest, u[first], u[second]) - found[second]
-        off = float(np.sqrt(np.mean(around**2)))
-        if off > LARGEST_DETOUR:
-            warnings.warn(
-                f"the composed score is not the gradient of a density: by another way log densities come out {off:.2g} nat "
-                "different. Train with sf.NPSE(conservative=True) where the density matters.",
-                UntrustworthyDraws,
-                stacklevel=5,
-            )
+        return single_log_densities(self.scores, x, self.levels(), u)
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
-        score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self._levels()), u)
+        score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self.levels()), u)
         return Pairs(score, jacobian)
 
     @property
     def lowest_noise(self) -> float:
         """1 - γ of the level that draws come from."""
-        return float(self._levels().noise[0])
+        return float(self.levels().noise[0])
 
     def checked_size(self, n: int) -> int:
         """Observations in a set when there are n."""
@@ -237,8 +189,8 @@ class ComposedPosterior(Posterior):
 
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
-        padded, how = self._arrange(x, seeds, options)
-        keys, grid, pilot_grid = draw_keys(seeds), self._grid(how.sampler), self._grid(ProbabilityFlow())
+        padded, how = self.arrange(x, seeds, options)
+        keys, grid, pilot_grid = draw_keys(seeds), self.grid(how.sampler), self.grid(ProbabilityFlow())
         asked = asked_of(self.prior, options)
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         together = max(1, (TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS) // way.cloud)
@@ -259,7 +211,7 @@ class ComposedPosterior(Posterior):
                 diverged[real] |= np.asarray(bad)[:count]
         return u[:, :draws], converged, diverged
 
-    def _arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
+    def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
         """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
         shape = self.ensemble.network.shape
         size, why = self.choose_set_size(x.shape[1], options.set_size)
@@ -292,50 +244,27 @@ class ComposedPosterior(Posterior):
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
-        largest = self.largest_set
-        asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
-        known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
-        if not known and (asked is None or not 1 <= asked <= largest):
-            raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r:.60}")
-        if not self.method.composes:
-            if n > largest:
-                raise ScorefoldError(
-                    f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
-                    "or use method='pf-npse', which composes sets."
-                )
-            if asked is not None and asked < n:
-                raise ScorefoldError(
-                    f"expected set_size of at least {n}, as NPSE takes all {n} observations in one set; got {set_size}. Leave "
-                    "set_size out, or use method='pf-npse', which composes sets."
-                )
-            return largest, "all observations in one set"
-        if set_size is None:
-            return largest, f"sets of up to {largest}, as trained"
-        if asked is not None:
-            return asked, f"sets of up to {set_size}, as asked"
-        if not self.table or n == 1:
-            return largest, f"sets of up to {largest}: there was nothing to choose from"
-        return chosen_size(self.table, n, largest)
+        return set_size_for(n, set_size, self.largest_set, self.method.composes, self.table)
 
     def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The score of every observation alone (n, draws, dim), at the lowest level, and the prior's (draws, dim)."""
         count = len(x)
         sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
-        level = jax.tree.map(lambda v: v[0], self._levels())
+        level = jax.tree.map(lambda v: v[0], self.levels())
         with single_precision():
             scores, prior = single_scores(
                 self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
             )
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
-    def _grid(self, sampler: Sampler) -> Level:
+    def grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
-        return jax.tree.map(lambda v: v[::-1], self._levels(sampler.levels))
+        return jax.tree.map(lambda v: v[::-1], self.levels(sampler.levels))
 
-    def _levels(self, count: int | None = None) -> Level:
+    def levels(self, count: int | None = None) -> Level:
         """So many of the levels that it was trained on, in rising t."""
-        return levels(self.method.schedule, self.method.T, count, self.least_noise)
+        return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)
 
 
 class _Way(NamedTuple):
@@ -394,20 +323,3 @@ def merge(infos: Sequence[Info]) -> Info:
     stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
     mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
     return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
-
-
-def warn(info: Info, u: np.ndarray, sets: int) -> None:
-    """Say so when the draws are not to be trusted; refuse to go on when they are not numbers."""
-    seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
-    advice = (
-        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "
-        "the observations with prior predictive simulations."
-    )
-    if not np.isfinite(u).all():
-        raise Diverged(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
-    if info.diverged:
-        warnings.warn(
-            f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
-        )
-    elif not info.converged:
-        warnings.warn(f"the sampler has not settled: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

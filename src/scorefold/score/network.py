@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
-from scorefold.score.embedding import MOST_CHANNELS, Embedding, Trainable, build
+from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.masked_base import MaskedBase
 from scorefold.score.resmlp import Block, Linear, ResMLP
@@ -69,24 +69,6 @@ class Shape(NamedTuple):
     missing: bool = False
     """Numbers of an observation may be missing: as many more say which are."""
 
-    @property
-    def seen(self) -> tuple[int, ...]:
-        """The shape of an observation as an embedding sees it: with the holes as further channels, if there may be some."""
-        if not self.missing:
-            return self.observation
-        series = len(self.observation) == 2 and self.observation[1] <= MOST_CHANNELS
-        if series or len(self.observation) > 2:
-            return (*self.observation[:-1], 2 * self.observation[-1])
-        return (*self.observation, 2)
-
-    def joined(self, x: Observation) -> Float[Array, "..."]:
-        """A standardised observation in that shape."""
-        if not self.missing:
-            return x.reshape(self.observation)
-        parts = [half.reshape(self.observation) for half in jnp.split(x, 2)]
-        same = len(self.seen) == len(self.observation)
-        return jnp.concatenate(parts, axis=-1) if same else jnp.stack(parts, axis=-1)
-
 
 def positional(t: Scalar, width: int) -> Float[Array, " width"]:
     """Sines and cosines of t at wavelengths from 2π to 10,000·2π."""
@@ -119,8 +101,9 @@ class ScoreNetwork(eqx.Module):
         keys = iter(jax.random.split(key, 8 + shape.depth))
         features, self.embedding = shape.x * (2 if shape.missing else 1), None
         if shape.embedding is not None:
-            module = build(shape.embedding, shape.seen, jax.random.fold_in(key, 1))
-            features = jax.eval_shape(module, jnp.zeros(shape.seen)).shape[0]
+            seen = with_channels(shape.observation) if shape.missing else shape.observation
+            module = build(shape.embedding, seen, jax.random.fold_in(key, 1))
+            features = jax.eval_shape(module, jnp.zeros(seen)).shape[0]
             self.embedding = Trainable(module)
         width = shape.width
         self.shape = shape
@@ -142,7 +125,10 @@ class ScoreNetwork(eqx.Module):
         """The set's share of the join, from standardised observations, of which the first `size` count."""
 
         def one(x: Observation) -> Float[Array, " width"]:
-            return self.x_mlp(x if self.embedding is None else self.embedding(self.shape.joined(x)))
+            if self.embedding is None:
+                return self.x_mlp(x)
+            shape = self.shape.observation
+            return self.x_mlp(self.embedding(joined(x, shape) if self.shape.missing else x.reshape(shape)))
 
         counts = (jnp.arange(x.shape[0]) < size)[:, None]
         pooled = jnp.sum(jnp.where(counts, jax.vmap(one)(x), 0.0), axis=0) / jnp.maximum(size, 1)

@@ -84,9 +84,9 @@ def conservative():
 
 def test_line_integrals_of_a_gradient_are_differences_of_energies():
     posterior, scores = conservative()
-    padded, _ = posterior._arrange(np.random.default_rng(0).normal(size=(1, 5, 2)), [(0, 0)], Options(sampler="self-tuned"))
+    padded, _ = posterior.arrange(np.random.default_rng(0).normal(size=(1, 5, 2)), [(0, 0)], Options(sampler="self-tuned"))
     padded = padded._replace(x=padded.x[0])
-    level = jax.tree.map(lambda v: v[0], posterior._levels())
+    level = jax.tree.map(lambda v: v[0], posterior.levels())
     a, way = np.random.default_rng(1).normal(size=(2, 40, 2))
     b, asked = a + 0.3 * way, Asked()
     by_energies = energies(scores, asked, padded, level, b) - energies(scores, asked, padded, level, a)

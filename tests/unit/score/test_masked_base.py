@@ -13,6 +13,7 @@ import scorefold as sf
 from scorefold.errors import ScorefoldError
 from scorefold.noise import CLEAN, levels
 from scorefold.posterior.composed import ComposedPosterior
+from scorefold.score.embedding import joined, with_channels
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.masked_base import MaskedBase, fit_masked_base
 from scorefold.score.network import ScoreNetwork, Shape
@@ -110,11 +111,10 @@ def test_sets_have_the_scores_of_the_single_model():
 )
 def test_an_embedding_sees_holes_as_channels(observation, as_seen):
     numbers = int(np.prod(observation))
-    shape = Shape(2, numbers, 1, observation=observation, missing=True)
-    assert shape.seen == as_seen
-    joined = shape.joined(jnp.concatenate([jnp.arange(numbers), 1000 + jnp.arange(numbers)]).astype(jnp.float32))
-    assert joined.shape == as_seen
-    first, second = joined.reshape(-1)[0], joined.reshape(*as_seen[:1], -1)[-1, -1]
+    assert with_channels(observation) == as_seen
+    found = joined(jnp.concatenate([jnp.arange(numbers), 1000 + jnp.arange(numbers)]).astype(jnp.float32), observation)
+    assert found.shape == as_seen
+    first, second = found.reshape(-1)[0], found.reshape(*as_seen[:1], -1)[-1, -1]
     assert (first, second) == (0, 1000 + numbers - 1)
 
 
