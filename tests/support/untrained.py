@@ -14,7 +14,7 @@ from scorefold.methods.load import POSTERIORS
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
-from scorefold.posterior.posterior import Made
+from scorefold.posterior.made import Made
 from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.saved import About
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
