@@ -151,7 +151,7 @@ SHORTLY = ("npe", "abc")
 
 @pytest.mark.parametrize("case", [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in CASES])
 def test_every_method_draws_the_same_after_loading(case, tmp_path):
-    method, prior, shape, largest = CASES[case]
+    method, prior, shape, largest, *_ = CASES[case]
     sims = sf.simulate(prior, simulator(shape), 600, set_size=largest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only

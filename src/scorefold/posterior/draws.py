@@ -120,7 +120,7 @@ class Draws:
             notes.append(f"Trust: {self.trust}")
         if self.noticed:
             notes.append(self.noticed)
-        if hasattr(self.how, "partition"):
+        if hasattr(self.how, "sets"):
             notes.append(f"Sets: {self.how.sets:,}; {self.how.partition}")
         return tuple(notes)
 
