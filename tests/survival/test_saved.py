@@ -692,7 +692,7 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(case, tmp_path):
 REFINEMENTS = {
     "no rounds": (field("rounds", []), "unknown 'rounds.0"),
     "no observations": (field("n", 0), "there should be observations"),
-    "a flag as a number": (field("rounds", 0, "locating", 1), "rounds.0.locating to be true or false"),
+    "a flag as a number": (field("rounds", 0, "lost_mode", 1), "rounds.0.lost_mode to be true or false"),
     "a word for a flag": (field("agreed", "yes"), "agreed to be true or false"),
     "an unknown region": (field("rounds", 0, "proposal", "is", "Box"), "to be one of GaussianProposal, TruncatedProposal"),
     "a region of another kind": (field("rounds", 0, "proposal", "is", "GaussianProposal"), "rounds.0.proposal to have other"),

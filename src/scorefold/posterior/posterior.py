@@ -289,11 +289,14 @@ class Posterior(ABC):
         """
         sims, seed = settings.count("sims", sims, 1), settings.seed(seed)
         x = self.checked(x_obs, inputs)
+        return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
+
+    def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
+        """`check` of observations (n, features) that have been looked at."""
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (seed, 0))
-        how = Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x))
+            drawn = self.draw(x, DRAWS, (how.seed, 0))
         return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":
