@@ -698,7 +698,7 @@ REFINEMENTS = {
     "a region of another kind": (field("rounds", 0, "proposal", "is", "GaussianProposal"), "rounds.0.proposal to have other"),
     "a region that is no object": (field("rounds", 0, "proposal", 3), "rounds.0.proposal to be an object"),
     "three widths": (field("rounds", 0, "fit", "widths", [1, 2, 3]), "to be a list of 2; got 3"),
-    "nothing in the region": (field("local", {}), "local to have other keys"),
+    "nothing in the region": (field("local", {}), "local to be one of ComposedPosterior, SummedPosterior"),
     "no summaries": (field("summaries", None), "unknown 'summaries"),
     "no start": (field("summaries", "start", []), "summaries.start to be an object"),
     "a start with more members": (field("summaries", "start", "method", "training", "members", 3), "too small|summaries.start"),
