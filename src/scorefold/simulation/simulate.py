@@ -8,6 +8,7 @@ simulation is a status of that one, and the others go on.
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -92,7 +93,7 @@ def simulate(
     names = outcome_names(x_names)
     place = Memory(calls, prior, names) if path is None else StoreFilling(path, prior, simulator, calls, names)
     guard = Guard(workers.max_failures, calls.describe, prior.names)
-    with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
+    with source_of(simulator, calls.seed, workers, stored=path is not None) as source, closing(place):
         try:
             run(source, place, guard, progress)
         except KeyboardInterrupt:

@@ -37,6 +37,9 @@ class Memory:
     def finish(self) -> None:
         """Nothing is left to do."""
 
+    def close(self) -> None:
+        """Nobody waits for it."""
+
     def statuses(self) -> np.ndarray:
         """(calls,) what became of each, MISSING where it has not been made."""
         return self._status
