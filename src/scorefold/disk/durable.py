@@ -44,7 +44,7 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
         except FileExistsError:
             return False
         except FileNotFoundError:
-            if not path.parent.is_dir():
+            if unnamed.exists() or not path.parent.is_dir():
                 raise
             continue  # somebody swept between the opening and the locking
         finally:

@@ -6,7 +6,7 @@ from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.columns import checked_names
 from scorefold.simulation.outcome import MISSING, Block
-from scorefold.simulation.simulations import Simulations, gather
+from scorefold.simulation.simulations import Simulations, gather, pieces
 
 
 class Memory:
@@ -45,6 +45,11 @@ class Memory:
         return self._status
 
     def simulations(self) -> Simulations:
-        """The training cases of which all calls have been made, if the parameters are draws from a prior."""
+        """The training cases of which all calls have been made, if the parameters are draws from a prior; asked for once."""
         assert self.prior is not None
-        return gather(self.prior, self.calls, self._status, [(0, self.x)], self.shape or (), x_names=self.x_names)
+        blocks = ((rows.start, self.x[rows]) for rows in pieces(self.x))
+        return gather(self.prior, self.calls, self._status, blocks, self.shape or (), self._sets, self.x_names)
+
+    def _sets(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Where cases go: sets of one observation over the simulations themselves, which close ranks, without a copy."""
+        return self.x[: shape[0]].reshape(shape) if self.calls.set_size == 1 else np.zeros(shape, np.float32)
