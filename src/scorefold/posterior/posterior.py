@@ -19,6 +19,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
+from scorefold.disk.trouble import told
 from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
@@ -132,7 +133,8 @@ class Posterior(ABC):
             The folder's path.
 
         Raises:
-            ModelError: There is something already, or it cannot be written.
+            ModelError: There is something already, or the model is too large for a file.
+            StorageError: The disk is full, can only be read, or is not for you; nothing is half-written.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
@@ -144,10 +146,8 @@ class Posterior(ABC):
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
         with single_precision():
             config, arrays = saved.parts(self)
-        try:
+        with told(f"write the model to {path}", "Nothing is half-written."):
             model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
-        except OSError as error:
-            raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
         return path
 
     def sample(

@@ -100,7 +100,7 @@ def test_verify(store):
     shard.write_bytes(shard.read_bytes()[:-1])
     done = call("store", "verify", store)
     assert done.exit_code == 1
-    assert "1 damaged files were moved to quarantine" in done.stdout
+    assert "1 files are damaged and were set aside" in done.stdout
     assert "should have" in done.stderr
 
 
