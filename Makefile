@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-full test-oldest test-newest smoke lint format clean
+.PHONY: demo test test-full test-oldest test-newest smoke lint format dist docs links clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
@@ -36,6 +36,15 @@ lint: .venv/installed
 format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Wheel and sdist, and a smoke test of the wheel in an environment that has nothing else; DIST_PYTHON names another Python.
+DIST_PYTHON ?= $(PYTHON)
+dist: .venv/installed
+	rm -rf dist build/dist-venv
+	$(BIN)/python -m build --outdir dist .
+	$(DIST_PYTHON) -m venv build/dist-venv
+	build/dist-venv/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build && env -u PYTHONPATH dist-venv/bin/python ../packaging/smoke.py
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
