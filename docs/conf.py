@@ -24,7 +24,9 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_design",
     "command_reference",
+    "plain_docstrings",
     "plain_index",
+    "root_pages",
 ]
 exclude_patterns = ["_build", "_ext", "tutorials/data/README.md"]
 templates_path: list[str] = []
