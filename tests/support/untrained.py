@@ -14,7 +14,7 @@ from scorefold.methods.load import POSTERIORS
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
-from scorefold.posterior.posterior import Made
+from scorefold.posterior.made import Made
 from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.saved import About
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
@@ -35,7 +35,7 @@ def own_embedding(shape, key):
 
 SMALL = {"width": 4, "depth": 1, "training": SHORT}
 
-# (method, prior, shape of an observation, largest set)
+# (method, prior, shape of an observation, largest set, and perhaps how many of its numbers are inputs)
 SCORES = {
     "f-npse": (sf.NPSE(set_size=1, **SMALL), MARGINALS, (2,), 1),
     "pf-npse": (sf.NPSE(**SMALL), MARGINALS, (2,), 3),
@@ -65,6 +65,8 @@ CASES = {
         sf.NPE(layers=1, embedding=sf.embeddings.Convolution(channels=(2,), out=3), **SMALL), MARGINALS, (8,), 3,
     ),
     "nle": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nle, one number": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (), 3),
+    "nle, inputs": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
@@ -86,14 +88,15 @@ def untrained(case):
     return refined(case) if case in REFINED else random_posterior(*CASES[case])
 
 
-def random_posterior(method, prior, shape, largest):
+def random_posterior(method, prior, shape, largest, inputs=0):
     kind = next(kind for kind, methods in POSTERIORS.items() if isinstance(method, methods))
-    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest}, 10**9)
+    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest, "inputs": inputs}, 10**9)
     rng = np.random.default_rng(0)
     table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
+        "inputs": inputs,
         "least_noise": 0.02, "table": table, "sizes": np.arange(9) % largest + 1,
         "reach": random_reach(prior.dim, math.prod(shape), rng), "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},

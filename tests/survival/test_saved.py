@@ -40,7 +40,7 @@ from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, Untru
 from scorefold.methods.load import SETTINGS
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
-from scorefold.posterior.posterior import FORMAT
+from scorefold.posterior.versions import FORMAT
 from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.score.ensemble import fewest_numbers
@@ -151,7 +151,7 @@ SHORTLY = ("npe", "abc")
 
 @pytest.mark.parametrize("case", [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in CASES])
 def test_every_method_draws_the_same_after_loading(case, tmp_path):
-    method, prior, shape, largest = CASES[case]
+    method, prior, shape, largest, *_ = CASES[case]
     sims = sf.simulate(prior, simulator(shape), 600, set_size=largest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only
@@ -401,10 +401,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 3', '"version": 3, "version": 3'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 3', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 3', '"version": 3e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 3', '"version": 3' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 4', '"version": 4, "version": 4'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 4', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 4', '"version": 4e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 4', '"version": 4' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -610,6 +610,20 @@ def test_a_model_of_a_version_that_was_never_released_is_refused(tmp_path, versi
     (folder / CONFIG).write_text(json.dumps(config | {"version": version}))
     with pytest.raises(ModelError, match="version"):
         sf.load(folder)
+
+
+@pytest.mark.parametrize("method", ["abc", "nle", "f-npse"])
+def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
+    theta = MARGINALS.sample(200, seed=0)
+    seen = look(sf.Simulations(MARGINALS, theta, np.random.default_rng(0).normal(size=(200, *untrained(method).shape))))
+    posterior = dataclasses.replace(untrained(method), made=MADE._replace(seen=seen))
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 3}
+    for key in ("input_names", "inputs"):
+        del config["posterior"]["made"]["seen"][key]
+    config["posterior"].pop("inputs", None)
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert sf.load(folder).made == posterior.made
 
 
 def test_what_simulations_look_like_is_saved_and_checked(tmp_path):

@@ -27,9 +27,10 @@ from scorefold.methods.nre import NRE
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import FORMAT, Posterior
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.saved import Source, plan
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.versions import FORMAT
 from scorefold.sample import DDIM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.embedding import Attention, Convolution
 from scorefold.train.training import Training

@@ -3,7 +3,7 @@
 Flows q_k are trained on single observations by maximum likelihood, each with other cases unseen; for n observations
 log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by tempering, NUTS or
 variational inference (`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree,
-which is left out.
+which is left out. Where observations have known inputs c_j, the flows are q_k(x_j | u, c_j).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -17,6 +17,7 @@ from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
+from scorefold.disk import strict
 from scorefold.methods.method import Method
 from scorefold.methods.train_terms import train_terms
 from scorefold.posterior.saved import About
@@ -82,17 +83,18 @@ class NLE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[SummedPosterior]:
         """Train one ensemble for each of the simulations, together."""
-        shape = self._shape(sims[0].prior.dim, sims[0].shape)
+        shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names))
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
-    def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
-        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)
+    def _shape(self, dim: int, observation: tuple[int, ...], inputs: int) -> LikelihoodShape:
+        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs)
 
     def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
         members = self.training.members
-        fewest = members * self.layers * self.depth * self.width**2
-        about.fits(fewest, f"{members} flows of {self.layers} layers")
-        shape = self._shape(about.dim, about.shape)
-        return blank_terms(likelihood_network, shape, members, self.base, Likelihood)
+        inputs = strict.whole(about.counts["inputs"], "the number of inputs", 0, math.prod(about.shape) - 1)
+        shape = self._shape(about.dim, about.shape, inputs)
+        layers = self.layers if shape.x - inputs > 1 else 1
+        about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {self.layers} layers")
+        return blank_terms(likelihood_network, shape, members, self.base, Likelihood, inputs)

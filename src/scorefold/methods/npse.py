@@ -142,14 +142,14 @@ class NPSE(Method):
         return trained
 
     def refine(
-        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:
         """A posterior for one data set, from simulations near it."""
         if not isinstance(start, ComposedPosterior):
             raise ScorefoldError(
                 f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
             )
-        return refine(start, x_obs, simulator, sims, plan)
+        return refine(start, x, simulator, sims, plan)
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
         """The network that these settings mean for a prior and simulations."""

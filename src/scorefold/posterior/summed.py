@@ -19,7 +19,8 @@ from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior.check import Pairs
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior, draw_one_by_one
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
@@ -64,6 +65,8 @@ class SummedPosterior(Posterior):
     history: History | None
     """None where the terms were not trained."""
     shape: tuple[int, ...]
+    inputs: int = 0
+    """The last so many numbers of an observation are known inputs, which a likelihood is given."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None

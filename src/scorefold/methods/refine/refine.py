@@ -32,7 +32,8 @@ from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, 
 from scorefold.methods.refine.score_summaries import Summaries, summarised
 from scorefold.methods.refine.straight_line import likest, locate
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import Made, Refining
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Refining
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction
 from scorefold.simulation.simulate import SMALLEST_BUDGET, simulate
@@ -101,10 +102,9 @@ class _Simulated(NamedTuple):
 
 
 def refine(
-    start: ComposedPosterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    start: ComposedPosterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
 ) -> RefinedPosterior:
     """Rounds that locate the posterior, and a last one that trains where it is; see `Posterior.refine`."""
-    x = start.checked(x_obs)
     _check(start, plan, sims)
     size = start.largest_set
     job = _Job(start, x, simulator, plan, [] if sims is None else [(whole(start.prior.dim), split(sims, size))])
@@ -126,6 +126,9 @@ def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -
     plan, prior = job.plan, job.start.prior.proposing(region)
     kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
     size, how = job.set_size, {"workers": plan.workers, "progress": plan.progress}
+    if (inputs := job.start.inputs_of(job.x)) is not None:
+        # Inputs do not depend on θ: simulations with others can be pooled with these.
+        how |= {"inputs": inputs, "input_names": job.start.input_names}
     return split(simulate(prior, job.simulator, calls, size, seed, store=kept, **how), size)
 
 

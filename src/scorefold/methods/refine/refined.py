@@ -19,7 +19,8 @@ from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.check import Check
 from scorefold.posterior.composed import ComposedPosterior, Composition
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.posterior.trust import Doubts, Trust
 from scorefold.prior import Prior

@@ -14,6 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from scorefold.simulation.inputs import Inputs
+
+
+def describe_inputs(inputs: Inputs) -> dict[str, Any]:
+    """The names of known inputs, and the SHA-256 of their table, or of what can be seen of their sampler."""
+    if inputs.sampler is not None:
+        return {"names": list(inputs.names), "sha256": fingerprint(inputs.sampler)["sha256"]}
+    table = np.ascontiguousarray(inputs.table, "<f8")
+    return {"names": list(inputs.names), "sha256": hashlib.sha256(f"{table.shape}".encode() + table.tobytes()).hexdigest()}
+
 
 def fingerprint(simulator: Callable[..., Any]) -> dict[str, str]:
     """The simulator's name, and the SHA-256 of what can be seen of it."""

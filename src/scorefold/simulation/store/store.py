@@ -72,7 +72,7 @@ class Store:
     def __init__(self, path: Path, about: dict[str, Any], prior: Prior):
         self.path, self.about, self.prior = path, about, prior
         self.shape: tuple[int, ...] = tuple(about["shape"])
-        self.x_names: tuple[str, ...] = tuple(about.get(description.X_NAMES, ()))
+        self.x_names, self.input_names = description.names_of(about)
         self.rows: int = about["rows"]
         self.quarantined: list[str] = []
         self._runtimes = Runtimes(path / "runtimes")
@@ -316,7 +316,7 @@ class Store:
             return self._mapped(shape)
 
         blocks = ((start, part["x"]) for start, part in self.read(calls.budget))
-        return gather(self.prior, calls, status, blocks, self.shape, allocate, self.x_names)
+        return gather(self.prior, calls, status, blocks, self.shape, allocate, self.x_names, self.input_names)
 
     def _mapped(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array of zeros in a file beside the shards that has no name any more, and ends when nobody maps it."""
