@@ -34,7 +34,10 @@ SMALLER = {
         },
         0,
     ),
-    "docs/index.md": ({}, 1),
+    "docs/index.md": (
+        {"budget=10_000": "budget=300", "fit(sims, seed=0": f"fit(sims, {TINY}, seed=0", "progress=True": "progress=False"},
+        0,
+    ),
     "docs/coming_from/bayesflow.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 1),
     "docs/coming_from/sbi.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 1),
     "docs/diagnostics.md": ({"sims=300": "sims=20"}, 0),
