@@ -61,7 +61,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = "scorefold"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_sidebars = {page: [] for page in ("index", "mathematics", "gallery")}  # nothing lies below these
+html_sidebars: dict[str, list[str]] = {
+    page: [] for page in ("index", "mathematics", "gallery", "coming_from/*")
+}  # nothing lies below these
 html_show_sourcelink = False
 html_copy_source = True
 html_sourcelink_suffix = ".txt"
