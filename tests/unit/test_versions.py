@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import scorefold
 from scorefold import versions
@@ -58,6 +59,25 @@ def test_every_lower_bound_is_the_version_that_is_tested():
     for line in PROJECT["dependencies"]:
         name, bound = line.split(">=")
         assert tested[name].startswith(bound), f"{line} in pyproject.toml, {tested[name]} in constraints-oldest.txt"
+
+
+def test_the_conda_recipe_asks_for_the_same():
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text())
+    asked = {line.replace(" ", "").replace("matplotlib-base", "matplotlib") for line in recipe["requirements"]["run"]}
+    assert {line for line in asked if not line.startswith("python>=")} == set(PROJECT["dependencies"])
+    assert scorefold.__version__.startswith(recipe["context"]["version"])
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-oldest.txt"])
+def test_constraints_are_names_and_versions_and_nothing_else(name):
+    for line in (ROOT / name).read_text().splitlines():
+        assert re.fullmatch(r"[\w.-]+==[\w.]+", line), line
+
+
+def test_the_citation_names_the_paper():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["license"] == PROJECT["license"]
+    assert cited["references"][0]["year"] == 2023
 
 
 def test_the_version_is_written_once():
