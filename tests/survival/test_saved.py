@@ -41,7 +41,7 @@ from scorefold.errors import DiskFull, ModelError, ScorefoldError, ScorefoldWarn
 from scorefold.methods.load import SETTINGS
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
-from scorefold.posterior.posterior import FORMAT
+from scorefold.posterior.versions import FORMAT
 from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.score.ensemble import fewest_numbers
@@ -152,7 +152,7 @@ SHORTLY = ("npe", "abc")
 
 @pytest.mark.parametrize("case", [name if name in SHORTLY else pytest.param(name, marks=pytest.mark.full) for name in CASES])
 def test_every_method_draws_the_same_after_loading(case, tmp_path):
-    method, prior, shape, largest = CASES[case]
+    method, prior, shape, largest, *_ = CASES[case]
     sims = sf.simulate(prior, simulator(shape), 600, set_size=largest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScorefoldWarning)  # it is trained for a moment only
@@ -456,10 +456,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 3', '"version": 3, "version": 3'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 3', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 3', '"version": 3e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 3', '"version": 3' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 4', '"version": 4, "version": 4'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 4', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 4', '"version": 4e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 4', '"version": 4' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -667,6 +667,20 @@ def test_a_model_of_a_version_that_was_never_released_is_refused(tmp_path, versi
         sf.load(folder)
 
 
+@pytest.mark.parametrize("method", ["abc", "nle", "f-npse"])
+def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
+    theta = MARGINALS.sample(200, seed=0)
+    seen = look(sf.Simulations(MARGINALS, theta, np.random.default_rng(0).normal(size=(200, *untrained(method).shape))))
+    posterior = dataclasses.replace(untrained(method), made=MADE._replace(seen=seen))
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 3}
+    for key in ("input_names", "inputs"):
+        del config["posterior"]["made"]["seen"][key]
+    config["posterior"].pop("inputs", None)
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert sf.load(folder).made == posterior.made
+
+
 def test_what_simulations_look_like_is_saved_and_checked(tmp_path):
     rng = np.random.default_rng(0)
     theta = MARGINALS.sample(200, seed=0)
@@ -733,13 +747,13 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(case, tmp_path):
 REFINEMENTS = {
     "no rounds": (field("rounds", []), "unknown 'rounds.0"),
     "no observations": (field("n", 0), "there should be observations"),
-    "a flag as a number": (field("rounds", 0, "locating", 1), "rounds.0.locating to be true or false"),
+    "a flag as a number": (field("rounds", 0, "lost_mode", 1), "rounds.0.lost_mode to be true or false"),
     "a word for a flag": (field("agreed", "yes"), "agreed to be true or false"),
     "an unknown region": (field("rounds", 0, "proposal", "is", "Box"), "to be one of GaussianProposal, TruncatedProposal"),
     "a region of another kind": (field("rounds", 0, "proposal", "is", "GaussianProposal"), "rounds.0.proposal to have other"),
     "a region that is no object": (field("rounds", 0, "proposal", 3), "rounds.0.proposal to be an object"),
     "three widths": (field("rounds", 0, "fit", "widths", [1, 2, 3]), "to be a list of 2; got 3"),
-    "nothing in the region": (field("local", {}), "local to have other keys"),
+    "nothing in the region": (field("local", {}), "local to be one of ComposedPosterior, SummedPosterior"),
     "no summaries": (field("summaries", None), "unknown 'summaries"),
     "no start": (field("summaries", "start", []), "summaries.start to be an object"),
     "a start with more members": (field("summaries", "start", "method", "training", "members", 3), "too small|summaries.start"),

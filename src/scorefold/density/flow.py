@@ -65,6 +65,11 @@ class ConditionalFlow(eqx.Module):
         keys = jax.random.split(key, len(self.masks))
         self.layers = jax.vmap(lambda k: Layer(dim, given, width, depth, parameters, key=k))(keys)
 
+    @property
+    def dim(self) -> int:
+        """Coordinates of y."""
+        return len(self.masks[0])
+
     def forward(self, y: Vector, given: Given) -> tuple[Vector, Scalar]:
         """z, and log |det ∂z/∂y|."""
 

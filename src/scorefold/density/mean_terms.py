@@ -48,12 +48,18 @@ class MeanTerms(eqx.Module):
 
 
 def blank_terms(
-    make_network: Callable[..., Any], shape: Any, members: int, base: bool, model: type[Likelihood] | type[Ratio]
+    make_network: Callable[..., Any],
+    shape: Any,
+    members: int,
+    base: bool,
+    model: type[Likelihood] | type[Ratio],
+    inputs: int = 0,
 ) -> MeanTerms:
-    """Terms of these sizes with shapes and types in place of arrays."""
+    """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given u and the inputs."""
 
     def make(key: Key) -> MeanTerms:
         network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
-        return MeanTerms(network, standardize.blank(shape.x), line.blank(shape.x, shape.dim) if base else None, model)
+        straight = line.blank(shape.x - inputs, shape.dim + inputs) if base else None
+        return MeanTerms(network, standardize.blank(shape.x), straight, model)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))

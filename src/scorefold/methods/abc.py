@@ -26,7 +26,8 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized

@@ -30,9 +30,10 @@ from scorefold.methods.nre import NRE
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import FORMAT, Posterior
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.saved import LARGEST_COUNT, About, Source, plan
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.versions import FORMAT
 from scorefold.prior import codec
 from scorefold.sample import DDIM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.embedding import Attention, Convolution
@@ -154,7 +155,8 @@ def _unsaveable(method: Method, sims: Simulations) -> str:
     if kind is None:
         return ""
     largest = min(getattr(method, "set_size", None) or sims.set_size, sims.set_size)
-    about = About(method, sims.prior.dim, sims.prior.has_density, sims.shape, {"largest_set": largest}, LARGEST_COUNT)
+    counts = {"largest_set": largest, "inputs": len(sims.input_names)}
+    about = About(method, sims.prior.dim, sims.prior.has_density, sims.shape, counts, LARGEST_COUNT)
     with single_precision():
         leaves = jax.tree.leaves(kind.blank(about))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) + method.bytes_kept(sims)

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.simulation.simulations import Simulations
@@ -27,7 +29,7 @@ class Method(ABC):
         return 0
 
     def refine(
-        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:
         """What `Posterior.refine` does; refused by methods that cannot."""
         raise ScorefoldError(

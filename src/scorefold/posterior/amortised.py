@@ -15,7 +15,8 @@ import numpy as np
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.trust import Doubts, by_draws

@@ -18,15 +18,16 @@ from scorefold.noise import RESOLVED, Level, levels
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.made import Made
 from scorefold.posterior.partitions import other_partitions, over_partitions, partition
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
+from scorefold.posterior.tilted import tilt_of
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
-from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
@@ -220,10 +221,7 @@ class ComposedPosterior(Posterior):
     @property
     def _tilt(self) -> Tilt | None:
         """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
-        proposal = self.prior.proposal
-        if not isinstance(proposal, GaussianProposal):
-            return None
-        return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
+        return tilt_of(self.prior.proposal)
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""

@@ -9,6 +9,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, closest
+from scorefold.posterior.observations import checked_inputs
 from scorefold.posterior.summary import Summary, summarise
 from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
@@ -72,6 +73,9 @@ class Draws:
     """Of the numbers of an observation, where they have names."""
     noticed: str = ""
     """How the observations are unlike anything simulated; nothing where they are like it."""
+    inputs: np.ndarray | None = None
+    """(n, inputs), the known inputs of the observations, where they have some"""
+    input_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -116,7 +120,7 @@ class Draws:
             notes.append(f"Trust: {self.trust}")
         if self.noticed:
             notes.append(self.noticed)
-        if hasattr(self.how, "partition"):
+        if hasattr(self.how, "sets"):
             notes.append(f"Sets: {self.how.sets:,}; {self.how.partition}")
         return tuple(notes)
 
@@ -145,6 +149,8 @@ class Draws:
             groups["prior"] = self._by_name(self.prior.sample(len(self.theta), 0))
         if self.x_obs is not None:
             groups["observed_data"] = {"x": self.x_obs}
+        if self.inputs is not None:
+            groups["constant_data"] = {name: self.inputs[:, i] for i, name in enumerate(self.input_names)}
         if posterior_predictive is not None:
             replicated = settings.numbers("posterior_predictive", posterior_predictive)
             if self.x_obs is not None and replicated.shape != (len(self.theta), *self.x_obs.shape):
@@ -179,7 +185,13 @@ class Draws:
         return named
 
     def predict(
-        self, simulator: Any, n: int | None = None, seed: int | None = 0, *, workers: int | Workers | None = None
+        self,
+        simulator: Any,
+        n: int | None = None,
+        seed: int | None = 0,
+        *,
+        workers: int | Workers | None = None,
+        inputs: Any = None,
     ) -> np.ndarray:
         """Simulate a data set for each draw: what the model, so informed, expects to see.
 
@@ -188,14 +200,23 @@ class Draws:
             n: Observations in each. Default None: as many as were given.
             seed: Of the simulations. Default 0.
             workers: Who runs the simulator, as in `sf.simulate`.
+            inputs: The known inputs of the observations to be, an array (n, inputs) or a DataFrame. Default None: those that
+                the draws are given.
 
         Returns:
-            x (draws, n, *shape), NaN where a simulation failed; a warning counts these.
+            x (draws, n, *shape), the outcomes, NaN where a simulation failed; a warning counts these.
 
         Raises:
+            ScorefoldError: The number of observations is not that of their inputs.
             SimulatorError: Too many of them failed.
         """
-        return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
+        if self.inputs is None:
+            if inputs is not None:
+                raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
+            return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
+        given = self.inputs if inputs is None else inputs
+        known = checked_inputs(given, self.input_names, len(given) if n is None else n)
+        return replicate(self.theta, simulator, len(known), seed, workers, inputs=known)[..., : -known.shape[1]]
 
     def _by_name(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         return {name: theta[None, :, i] for i, name in enumerate(self.names)}

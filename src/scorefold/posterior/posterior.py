@@ -24,38 +24,18 @@ from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarn
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
-from scorefold.posterior.observations import checked, depth
+from scorefold.posterior.made import Made
+from scorefold.posterior.observations import depth, for_each, with_inputs
 from scorefold.posterior.trust import Doubts, Trust, judge
+from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.shown import html_table, listed
-from scorefold.simulation.likeness import Seen, unlike
+from scorefold.simulation.likeness import unlike
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
 from scorefold.types import single_precision
-
-FORMAT = model.Format("scorefold model", 3, {})
-"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
-for versions 1 and 2, of which no release wrote any."""
-
-
-class Made(NamedTuple):
-    """Where a posterior comes from."""
-
-    seed: int
-    """Of training."""
-    simulation_seed: int
-    budget: int
-    """Simulator calls."""
-    failed: int
-    """Of them."""
-    packages: dict[str, str]
-    """Versions that trained it."""
-    seen: Seen | None = None
-    """What the simulated observations look like, and their names."""
-    finished: bool = True
-    """Training came to its end; False of the best so far of one that was stopped."""
 
 
 class Refining(NamedTuple):
@@ -117,8 +97,10 @@ class Posterior(ABC):
 
     def facts(self) -> list[tuple[str, str]]:
         """What matters of it, as labels and values: what `print` and notebooks show."""
-        names = f" ({listed(self.x_names)})" if self.x_names else ""
+        names = f" ({listed(self.outcome_names)})" if self.x_names else ""
         shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}{names}"
+        if self.input_names:
+            shape = f"{listed(self.outcome_names)}, given the inputs {listed(self.input_names)}"
         found = [
             ("method", type(self.method).__name__),
             ("parameters", listed(self.prior.names)),
@@ -178,11 +160,12 @@ class Posterior(ABC):
         sampler: str | Sampler | None = None,
         set_size: int | str | None = None,
         chains: int | None = None,
+        inputs: Any = None,
     ) -> Any:
         """Draw from p(θ | x_1 … x_n).
 
         Args:
-            x_obs: the observations, an array of shape (n, *shape); or a list of such arrays, one for each data set.
+            x_obs: the observations, an array of shape (n, *shape) or a DataFrame; or a list of them, one for each data set.
             draws: how many draws.
             seed: a whole number; the same seed gives the same draws. None takes a fresh one, and says which.
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
@@ -192,6 +175,9 @@ class Posterior(ABC):
             set_size: for composed scores, the most observations in one set: at most as many as were trained, by default just
                 as many; `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
+            inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
+                list of them for a list of data sets. Not needed where `x_obs` holds them too, as columns of these names or
+                behind the outcomes.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
@@ -204,9 +190,9 @@ class Posterior(ABC):
         options = self._checked_options(Options(rule, sampler, set_size, chains))
         self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
-            checked = [self.checked(x) for x in x_obs]
+            checked = [self.checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]
             return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(checked)]
-        return self._sample(self.checked(x_obs), draws, (seed, 0), options)
+        return self._sample(self.checked(x_obs, inputs), draws, (seed, 0), options)
 
     def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "Posterior":
         """The same posterior with another rule or sampler as its default, for `sample` and for `sf.diagnose`.
@@ -240,6 +226,7 @@ class Posterior(ABC):
         store: str | os.PathLike[str] | None = None,
         workers: Any = None,
         progress: bool = False,
+        inputs: Any = None,
     ) -> "Posterior":
         """Spend more simulations where the posterior of one data set is, and get a posterior for that data set.
 
@@ -255,6 +242,7 @@ class Posterior(ABC):
             store: a folder that keeps every round's simulations, so that the same call goes on after a kill.
             workers: who runs the simulator, as in `sf.simulate`.
             progress: show bars.
+            inputs: the known inputs of the observations, as in `sample`; simulations are made with these inputs.
 
         Returns:
             A posterior for this data set and its neighbourhood, not for any other.
@@ -264,7 +252,7 @@ class Posterior(ABC):
         """
         budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
         plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
-        return self.method.refine(self, x_obs, simulator, sims, plan)
+        return self.method.refine(self, self.checked(x_obs, inputs), simulator, sims, plan)
 
     def check(
         self,
@@ -274,6 +262,8 @@ class Posterior(ABC):
         seed: int = 0,
         workers: int | Workers | None = None,
         progress: bool = False,
+        *,
+        inputs: Any = None,
     ) -> Check:
         """Find out, by simulations at its own draws, how far the posterior of one data set is off.
 
@@ -287,6 +277,7 @@ class Posterior(ABC):
             seed: of draws and simulations.
             workers: who runs the simulator, as in `sf.simulate`.
             progress: show a bar.
+            inputs: the known inputs of the observations, as in `sample`; simulations are made with these inputs.
 
         Returns:
             A `Check`; print it. `posterior.corrected(check)` takes the errors away that it found.
@@ -297,12 +288,16 @@ class Posterior(ABC):
         `docs/trust.md` has an example that the tests run.
         """
         sims, seed = settings.count("sims", sims, 1), settings.seed(seed)
-        x = self.checked(x_obs)
-        own, seen = self._checkable(x)
+        x = self.checked(x_obs, inputs)
+        return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
+
+    def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
+        """`check` of observations (n, features) that have been looked at."""
+        own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (seed, 0))
-        return run_check(own, seen, self._own_space(drawn.u), Simulating(simulator, sims, seed, workers, progress))
+            drawn = self.draw(x, DRAWS, (how.seed, 0))
+        return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":
         """The posterior with the errors that a check found taken away, as far as its simulations can tell.
@@ -348,8 +343,9 @@ class Posterior(ABC):
         theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
-        x_obs = x.reshape(len(x), *self.shape)
-        about = (x_obs, self.prior, trust, self.x_names, noticed)
+        x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
+        x_obs = x_obs if inputs is None else x[:, : -inputs.shape[1]]
+        about = (x_obs, self.prior, trust, self.outcome_names, noticed, inputs, self.input_names)
         return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
 
     def warn_of(self, trust: Trust) -> None:
@@ -358,8 +354,27 @@ class Posterior(ABC):
 
     @property
     def x_names(self) -> tuple[str, ...]:
-        """The names of the numbers of an observation, if they were given to `sf.simulate`; else none."""
+        """The names of the numbers of an observation, inputs last, if they were given to `sf.simulate`; else none."""
         return () if self.made is None or self.made.seen is None else self.made.seen.names
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the known inputs, the last numbers of an observation; none where it has none."""
+        return () if self.made is None or self.made.seen is None else self.made.seen.input_names
+
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """The names of the other numbers."""
+        return self.x_names[: len(self.x_names) - len(self.input_names)]
+
+    def inputs_of(self, x: np.ndarray) -> np.ndarray | None:
+        """The known inputs (n, inputs) of observations (n, features), or None where they have none."""
+        return x[:, -len(self.input_names) :] if self.input_names else None
+
+    def simulated_inputs(self, count: int, seed: int) -> np.ndarray | None:
+        """Inputs (count, inputs) drawn from those that were simulated, or None where there are none."""
+        table = None if self.made is None or self.made.seen is None else self.made.seen.inputs
+        return None if table is None else table[np.random.default_rng([seed, 29]).integers(len(table), size=count)]
 
     def say_if_unfinished(self) -> None:
         """A ScorefoldWarning for the best so far of a training that was stopped."""
@@ -381,6 +396,7 @@ class Posterior(ABC):
         sampler: str | Sampler | None = None,
         set_size: int | str | None = None,
         chains: int | None = None,
+        inputs: Any = None,
     ) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
@@ -396,6 +412,7 @@ class Posterior(ABC):
             sampler: As in `sample`.
             set_size: As in `sample`.
             chains: As in `sample`.
+            inputs: (data sets, n, inputs), known inputs; not needed where they are the last numbers of `x_obs`.
 
         Returns:
             `ManyDraws`, with θ (data sets, draws, dim).
@@ -407,6 +424,8 @@ class Posterior(ABC):
         given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
         options = self._checked_options(Options(rule, sampler, set_size, chains))
         x = settings.numbers("x_obs", x_obs)
+        if inputs is not None:
+            x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
             raise ScorefoldError(
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
@@ -449,9 +468,9 @@ class Posterior(ABC):
             )
         return options
 
-    def checked(self, x_obs: Any) -> np.ndarray:
-        """x_obs as (n, features) float64, or a ScorefoldError."""
-        return checked(x_obs, self.shape, self.x_names)
+    def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
+        """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
+        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names)
 
 
 def draw_one_by_one(

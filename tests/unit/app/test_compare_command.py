@@ -106,7 +106,9 @@ def test_wrong_usage_and_failures(own, monkeypatch, argv, status, says):
 def test_workers_and_limits_of_the_file_are_kept(own, tmp_path, monkeypatch):
     """A simulation that hangs is given up after the file's timeout."""
     monkeypatch.chdir(tmp_path)
-    hanging = "def simulate(theta, rng):\n    return theta + rng.standard_normal(2)\n".replace("    return", "    if rng.random() < 0.006:\n        import time; time.sleep(100)\n    return")
+    hanging = "def simulate(theta, rng):\n    return theta + rng.standard_normal(2)\n".replace(
+        "    return", "    if rng.random() < 0.006:\n        import time; time.sleep(100)\n    return"
+    )
     (tmp_path / "hanging_compare.py").write_text(hanging)
     (tmp_path / "own.toml").write_text(OWN.replace("own_line_compared", "hanging_compare") + "workers = 2\ntimeout = 0.5\n")
     argv = [own / "good", own / "loose", "--n", 3, "--sims", 60, "--draws", 20]

@@ -28,6 +28,9 @@ def diagnose(
     observations: Annotated[
         Path | None, typer.Option(help="Also check your own data set: a .npy or .csv file of n observations.")
     ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Their known inputs, a row to each, if they are not columns of --observations.")
+    ] = None,
     observe: Annotated[
         int | None, typer.Option(min=0, help="Also check one data set of the task, simulated with this seed.")
     ] = None,
@@ -49,16 +52,17 @@ def diagnose(
     known("--method", lambda: methods.get(method))
     source, console = source_of(chosen, config), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
     folder(out)
     with at_work():
         posterior = load(model) if model else _train(chosen, method, budget, n, seed)
         belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
-        n = n if x_obs is None else len(posterior.checked(x_obs))
+        n = n if x_obs is None else len(posterior.checked(x_obs, known_inputs))
         console.print(f"[bold]{escape(source.title)}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
         found = verb(
             posterior, source.simulator, n, sims, draws, seed,
-            x_obs=x_obs, log_likelihood=source.log_likelihood, workers=source.workers, progress=True,
+            x_obs=x_obs, log_likelihood=source.log_likelihood, workers=source.workers, progress=True, inputs=known_inputs,
         )  # fmt: skip
     named = {"simulator": source.title, "model": model, "observations": observations}
     found.write(out, {word: str(value) for word, value in named.items() if value is not None})

@@ -65,19 +65,23 @@ def sample(
     rule: Annotated[str | None, typer.Option(help="How sets are composed.")] = None,
     sampler: Annotated[str | None, typer.Option(help="How draws are made.")] = None,
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where the draws go: .npz, .csv, or .nc for ArviZ.")] = Path("draws.npz"),
 ) -> None:
     """Draw from the posterior given the observations in a file."""
     from scorefold.methods.load import load
 
     x_obs = read_observations(observations, "OBSERVATIONS")
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
     if out.suffix not in DRAWS_FORMATS:
         raise typer.BadParameter(f"expected a name that ends in {', '.join(DRAWS_FORMATS)}; got {out}", param_hint="--out")
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
         raise typer.BadParameter(f"expected a whole number or auto; got {set_size}", param_hint="--set-size")
     size = int(set_size) if set_size and set_size != "auto" else set_size
     with at_work():
-        drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size)
+        drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size, inputs=known_inputs)
     known("--out", lambda: _write(drawn, out))
     typer.echo(drawn.summary())
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")

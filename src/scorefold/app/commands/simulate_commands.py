@@ -64,6 +64,7 @@ def info(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
     table.add_row("simulator", Text(f"{about['simulator']['name']} (code {about['simulator']['sha256'][:12]}…)"))
     table.add_row("seed, set size", f"{about['seed']}, {about['set_size']}")
     named = f" ({listed(store.x_names)})" if store.x_names else ""
+    named += f", the last {len(store.input_names)} known inputs" if store.input_names else ""
     table.add_row("observation", Text(("×".join(map(str, store.shape)) or "1 number") + named))
     table.add_row(
         "files", f"{len(shards):,} shards, {sum(shards) / 1e6:,.1f} MB; schema {about['schema']}, by {about['scorefold']}"

@@ -13,19 +13,29 @@ from scorefold.disk import locks
 from scorefold.errors import FolderVanished, NoPermission, ReadOnly, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
-from scorefold.simulation.columns import checked_names
+from scorefold.simulation.columns import joined_names
+from scorefold.simulation.inputs import Inputs
 from scorefold.simulation.outcome import Block
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.store import description
-from scorefold.simulation.store.fingerprint import fingerprint
+from scorefold.simulation.store.fingerprint import describe_inputs, fingerprint
 from scorefold.simulation.store.store import Store
 
 
 class StoreFilling:
     """The store at a path, once the shape of an observation is known; what cannot end well is refused before anything runs."""
 
-    def __init__(self, path: Path, prior: Prior, simulator: Callable[..., Any], calls: Calls, x_names: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        path: Path,
+        prior: Prior,
+        simulator: Callable[..., Any],
+        calls: Calls,
+        x_names: tuple[str, ...] = (),
+        inputs: Inputs | None = None,
+    ):
         self.path, self.prior, self.simulator, self.calls, self.x_names = path, prior, simulator, calls, x_names
+        self.inputs = inputs
         self.shape: tuple[int, ...] | None = None
         self._store: Store | None = None
         self._lock, self._waited, self._added = ExitStack(), False, False
@@ -42,11 +52,12 @@ class StoreFilling:
         version = import_module(__name__.split(".")[0]).__version__
         simulator = fingerprint(self.simulator)
         about = description.describe(self.prior, simulator, self.calls.seed, self.calls.set_size, shape, version)
-        return about | ({description.X_NAMES: list(self.x_names)} if self.x_names else {})
+        named = {description.X_NAMES: list(self.x_names)} if self.x_names else {}
+        return about | named | ({} if self.inputs is None else {description.INPUTS: describe_inputs(self.inputs)})
 
     def begin(self, shape: tuple[int, ...]) -> None:
         """Observations have this shape: open the store, or make it."""
-        checked_names(self.x_names, shape)
+        joined_names(self.x_names, () if self.inputs is None else self.inputs.names, shape)
         self.shape, self._store = shape, Store.create(self.path, self.prior, self._about(shape))
         if self.missing():
             self._lock.enter_context(locks.alone(self.path / "lock", self._wait))
@@ -97,4 +108,4 @@ class StoreFilling:
     def simulations(self) -> Simulations:
         """The training cases, after `finish`; mapped from disk where they are large."""
         sims = self.store.gather(self.calls, self._status)
-        return sims._replace(x_names=sims.x_names or self.x_names)
+        return sims._replace(x_names=joined_names(self.x_names, sims.input_names, sims.shape)) if self.x_names else sims

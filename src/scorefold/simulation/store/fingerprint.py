@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from scorefold.simulation.inputs import Inputs
 from scorefold.simulation.store.source_tree import source_tree
 
 NO_MATTER = {
@@ -35,6 +36,14 @@ class _Seen(set[int]):
     """What has been looked at, and whether some of it by its byte code."""
 
     by_byte_code = False
+
+
+def describe_inputs(inputs: Inputs) -> dict[str, Any]:
+    """The names of known inputs, and the SHA-256 of their table, or of what can be seen of their sampler."""
+    if inputs.sampler is not None:
+        return {"names": list(inputs.names), "sha256": fingerprint(inputs.sampler)["sha256"]}
+    table = np.ascontiguousarray(inputs.table, "<f8")
+    return {"names": list(inputs.names), "sha256": hashlib.sha256(f"{table.shape}".encode() + table.tobytes()).hexdigest()}
 
 
 def fingerprint(simulator: Callable[..., Any]) -> dict[str, str]:

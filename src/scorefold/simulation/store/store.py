@@ -83,7 +83,7 @@ class Store:
     def __init__(self, path: Path, about: dict[str, Any], prior: Prior):
         self.path, self.about, self.prior = path, about, prior
         self.shape: tuple[int, ...] = tuple(about["shape"])
-        self.x_names: tuple[str, ...] = tuple(about.get(description.X_NAMES, ()))
+        self.x_names, self.input_names = description.names_of(about)
         self.rows: int = about["rows"]
         self.quarantined: list[str] = []
         self._runtimes = Runtimes(path / "runtimes")
@@ -355,7 +355,8 @@ class Store:
                 return np.zeros(shape, np.float32)
             return self._mapped(shape)
 
-        return gather(self.prior, calls, status, self._observations(calls.budget), self.shape, allocate, self.x_names)
+        blocks, names = self._observations(calls.budget), (self.x_names, self.input_names)
+        return gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
 
     def _observations(self, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """x of the first `stop` simulations, in order and without a gap."""
