@@ -1,4 +1,4 @@
-"""Where scorefold runs: systems without file locks are refused in words, and workers need no script that is written for them."""
+"""Where it runs: systems without file locks are refused in words, and workers need no script that is written for them."""
 
 import os
 import subprocess
