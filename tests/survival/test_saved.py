@@ -18,6 +18,7 @@ import hostile_folders
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 from untrained import (
     CASES,
     HISTORY,
@@ -187,6 +188,60 @@ def test_what_cannot_be_saved_is_refused_before_training(monkeypatch, method, na
     sims = sf.simulate(MARGINALS, simulator((2,)), 100)
     with pytest.raises(ScorefoldError, match=f"can be saved with what is trained; got .*{name}"):
         sf.fit(sims, method)
+
+
+class Trained(Exception):
+    """Training was reached."""
+
+
+METHODS = {
+    "f-npse": sf.NPSE(set_size=1, **SMALL),
+    "npe": sf.NPE(layers=1, **SMALL),
+    "nle": sf.NLE(layers=1, **SMALL),
+    "nre": sf.NRE(**SMALL),
+    "abc": sf.ABC(),
+}
+
+
+def told_before_training(monkeypatch, method, sims):
+    """What `fit` warns of before it trains."""
+
+    def reached(*args, **how):
+        raise Trained
+
+    monkeypatch.setattr(type(method), "train", reached)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(Trained):
+            sf.fit(sims, method)
+    return [str(one.message) for one in said if "not to save" in str(one.message)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_prior_that_no_file_may_hold_is_said_before_training(monkeypatch, name):
+    prior = sf.Prior({"a": stats.norminvgauss(1.25, 0.5)})
+    sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), 100)
+    (said,) = told_before_training(monkeypatch, METHODS[name], sims)
+    assert "'norminvgauss' is not a distribution that files may hold" in said
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_model_too_large_for_a_file_is_said_before_training(monkeypatch, name):
+    sims = sf.simulate(MARGINALS, simulator((2,)), 100)
+    assert not told_before_training(monkeypatch, METHODS[name], sims)
+    monkeypatch.setitem(model.MOST_BYTES, WEIGHTS, 1_000)
+    (said,) = told_before_training(monkeypatch, METHODS[name], sims)
+    assert "and a file may have 1,000" in said
+
+
+def test_how_large_a_model_will_be_is_known_before_training(monkeypatch, tmp_path):
+    """To within what the names of arrays and the shape of the simulations add."""
+    sims = sf.simulate(MARGINALS, simulator((2,)), 2_000)
+    size = (sf.fit(sims, "abc").save(tmp_path / "model") / WEIGHTS).stat().st_size
+    monkeypatch.setitem(model.MOST_BYTES, WEIGHTS, 1)
+    (said,) = told_before_training(monkeypatch, METHODS["abc"], sims)
+    expected = int(said.split("take ")[1].split(" bytes")[0].replace(",", ""))
+    assert 0.8 * size < expected < 1.1 * size
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):

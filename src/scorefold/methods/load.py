@@ -155,7 +155,8 @@ def _unsaveable(method: Method, sims: Simulations) -> str:
     if kind is None:
         return ""
     largest = min(getattr(method, "set_size", None) or sims.set_size, sims.set_size)
-    about = About(method, sims.prior.dim, sims.prior.has_density, sims.shape, {"largest_set": largest}, LARGEST_COUNT)
+    counts = {"largest_set": largest, "inputs": len(sims.input_names)}
+    about = About(method, sims.prior.dim, sims.prior.has_density, sims.shape, counts, LARGEST_COUNT)
     with single_precision():
         leaves = jax.tree.leaves(kind.blank(about))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) + method.bytes_kept(sims)

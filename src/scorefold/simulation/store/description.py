@@ -38,10 +38,10 @@ KINDS: dict[str, type] = {
 }
 X_NAMES = "x_names"
 """Names of outcomes are there if they were given. They are labels: the same simulations may be continued without them."""
-INPUTS = "inputs"
-"""Names and SHA-256 of known inputs are there if there are some."""
 OWN = ("tmp", "lock")
 """What a store may hold before it has a description."""
+INPUTS = "inputs"
+"""Names and SHA-256 of known inputs are there if there are some."""
 IDENTITY = tuple(key for key in KINDS if key != "scorefold")
 """What must agree to continue."""
 

@@ -355,8 +355,8 @@ class Store:
                 return np.zeros(shape, np.float32)
             return self._mapped(shape)
 
-        blocks = self._observations(calls.budget)
-        return gather(self.prior, calls, status, blocks, self.shape, allocate, self.x_names, self.input_names)
+        blocks, names = self._observations(calls.budget), (self.x_names, self.input_names)
+        return gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
 
     def _observations(self, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """x of the first `stop` simulations, in order and without a gap."""
