@@ -11,10 +11,11 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold.methods.load import POSTERIORS
+from scorefold.methods.refine.never_worse import Compared, Judged
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
-from scorefold.posterior.posterior import Made
+from scorefold.posterior.made import Made
 from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.saved import About
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
@@ -36,7 +37,7 @@ def own_embedding(shape, key):
 
 SMALL = {"width": 4, "depth": 1, "training": SHORT}
 
-# (method, prior, shape of an observation, largest set)
+# (method, prior, shape of an observation, largest set, and perhaps how many of its numbers are inputs)
 SCORES = {
     "f-npse": (sf.NPSE(set_size=1, **SMALL), MARGINALS, (2,), 1),
     "pf-npse": (sf.NPSE(**SMALL), MARGINALS, (2,), 3),
@@ -67,12 +68,14 @@ CASES = {
         sf.NPE(layers=1, embedding=sf.embeddings.Convolution(channels=(2,), out=3), **SMALL), MARGINALS, (8,), 3,
     ),
     "nle": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nle, one number": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (), 3),
+    "nle, inputs": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
     "abc": (sf.ABC(), MARGINALS, (2,), 3),
 }  # fmt: skip
-REFINED = ("refined", "refined with summaries")
+REFINED = ("refined", "refined with summaries", "refined by a likelihood")
 HISTORY = History(
     np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
 )
@@ -88,14 +91,15 @@ def untrained(case):
     return refined(case) if case in REFINED else random_posterior(*CASES[case])
 
 
-def random_posterior(method, prior, shape, largest):
+def random_posterior(method, prior, shape, largest, inputs=0):
     kind = next(kind for kind, methods in POSTERIORS.items() if isinstance(method, methods))
-    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest}, 10**9)
+    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest, "inputs": inputs}, 10**9)
     rng = np.random.default_rng(0)
     table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
+        "inputs": inputs,
         "least_noise": 0.02, "table": table, "sizes": np.arange(9) % largest + 1,
         "reach": random_reach(prior.dim, math.prod(shape), rng), "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
@@ -131,10 +135,13 @@ def refined(case):
     start = random_posterior(dataclasses.replace(method, width=6), MARGINALS, (2,), 3)
     summaries = Summaries(start, np.array([0.1, -0.3])) if joined else None
     rounds = tuple(
-        Round(region, locating, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
-        for region, locating in ((box, True), (gaussian, False))
+        Round(region, engine, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
+        for region, engine in ((box, "line"), (gaussian, "scores"))
     )
-    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, MADE)
+    compared = Compared(600, (Judged("the start", 0.4, 0.1), Judged("scores", np.inf, 0.0)), "the start")
+    if case == "refined by a likelihood":
+        local = random_posterior(CASES["nle"][0], MARGINALS.proposing(gaussian), (2,), 1)
+    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, compared, MADE)
 
 
 def loaded(case, folder):

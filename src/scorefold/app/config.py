@@ -17,6 +17,8 @@
     memory = 2_000_000_000                     # bytes
     max_failures = 0.2
     x_names = ["rt", "choice"]                 # of the numbers that the simulator returns
+    inputs = "coherences.csv"                  # known inputs: a table beside this file, or module:function
+    input_names = ["coherence"]                # where the table has no header
 
 A multivariate normal is written as `[prior]` with `distribution = "multivariate_normal"`, `names`, `mean` and `cov`; a prior
 from draws with `distribution = "draws"`, `names`, `file` (.npy) and perhaps `bounds`. Keys that are not known are refused.
@@ -46,6 +48,8 @@ SIMULATE: dict[str, tuple[type, ...]] = {
     "memory": (int,),
     "max_failures": (int, float),
     "x_names": (list,),
+    "inputs": (str,),
+    "input_names": (list,),
 }
 """The arguments of `sf.simulate` and of `sf.Workers` that a file may set."""
 WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_failures": "max_failures"}
@@ -71,6 +75,8 @@ class Config:
         from scorefold.simulation.workers import Workers
 
         own = {key: value for key, value in self.simulate.items() if key not in WORKERS}
+        if "inputs" in own:
+            own["inputs"] = self.inputs()
         workers = Workers(**{WORKERS[key]: value for key, value in self.simulate.items() if key in WORKERS})
         return {**own, "store": self.store, "workers": workers}
 
@@ -78,9 +84,22 @@ class Config:
         """The prior."""
         return read_prior(self.prior_table, self.path.parent)
 
+    def inputs(self) -> Any:
+        """Where known inputs come from: a table in a file beside this one, or a function."""
+        from scorefold.app.commands.observation_files import OBSERVATION_FORMATS, read_numbers
+
+        given = self.simulate["inputs"]
+        if Path(given).suffix in OBSERVATION_FORMATS:
+            return read_numbers(self.path.parent / given)
+        return self._function(given, "inputs of [simulate]")
+
     def simulator(self) -> Callable[..., Any]:
         """The simulator, imported."""
-        module_name, _, name = self.function.partition(":")
+        return self._function(self.function, "[simulator]")
+
+    def _function(self, function: str, where: str) -> Callable[..., Any]:
+        """A function as module:function, looked for beside the file first."""
+        module_name, _, name = function.partition(":")
         folder = str(self.path.parent.resolve())
         if folder not in sys.path:
             sys.path.insert(0, folder)
@@ -88,13 +107,13 @@ class Config:
             module = import_module(module_name)
         except Exception as error:
             raise ScorefoldError(
-                f"[simulator] in {self.path}: expected a module {module_name!r} that can be imported, beside the file or "
+                f"{where} in {self.path}: expected a module {module_name!r} that can be imported, beside the file or "
                 f"installed; got {type(error).__name__}: {error}"
             ) from error
         if not callable(found := getattr(module, name, None)):
             known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
             raise ScorefoldError(
-                f"[simulator] in {self.path}: expected a function {name!r} in module {module_name!r}. {closest(name, known)}"
+                f"{where} in {self.path}: expected a function {name!r} in module {module_name!r}. {closest(name, known)}"
             )
         return found
 

@@ -44,8 +44,13 @@ class OtherPrior(eqx.Module):
         f, g = self._at(self.f, self.f_slope, c), self._at(self.g, self.g_slope, c)
         return jnp.sum(f) - g @ self.precision @ g / 2 + self.pull * jnp.sum(u**2) / 2 - fall
 
-    def exact_log_ratio(self, u: Theta) -> Scalar:
-        """r(u), and -∞ where the other prior has ended: for samplers that can do with edges."""
+    def log_ratio_at(self, w: Theta, tilt: Tilt | None) -> Scalar:
+        """r, for w in the space of a proposal, where there is one."""
+        return self.log_ratio(w if tilt is None else tilt.mean + tilt.root @ w)
+
+    def exact_log_ratio(self, w: Theta, tilt: Tilt | None) -> Scalar:
+        """The same, and -∞ where the other prior has ended: for samplers that can do with edges."""
+        u = w if tilt is None else tilt.mean + tilt.root @ w
         c = self.axes @ u
         out = ((c < self.low) & (self.cut[0] > 0)) | ((c > self.high) & (self.cut[1] > 0))
         return jnp.where(jnp.any(out), -jnp.inf, self.log_ratio(u))
@@ -54,7 +59,7 @@ class OtherPrior(eqx.Module):
         """The composed score plus γ ∇r; in the space of a proposal, where there is one."""
 
         def score(w: Cloud, level: Level, key: Key) -> Cloud:
-            return composed(w, level, key) + level.gamma * jax.vmap(jax.grad(lambda w: self._own(w, tilt)))(w)
+            return composed(w, level, key) + level.gamma * jax.vmap(jax.grad(lambda w: self.log_ratio_at(w, tilt)))(w)
 
         return score
 
@@ -62,12 +67,9 @@ class OtherPrior(eqx.Module):
         """The composed log density plus γ r; its gradient is `score`."""
 
         def log_density(w: Cloud, level: Level) -> Float[Array, " draws"]:
-            return composed(w, level) + level.gamma * jax.vmap(lambda w: self._own(w, tilt))(w)
+            return composed(w, level) + level.gamma * jax.vmap(lambda w: self.log_ratio_at(w, tilt))(w)
 
         return log_density
-
-    def _own(self, w: Theta, tilt: Tilt | None) -> Scalar:
-        return self.log_ratio(w if tilt is None else tilt.mean + tilt.root @ w)
 
     def _at(self, value: Float[Array, "dim knots"], slope: Float[Array, "dim knots"], c: Theta) -> Theta:
         """Cubic between knots, by values and slopes; straight beyond the last."""

@@ -48,7 +48,7 @@ class Layer(eqx.Module):
 
     def __call__(self, y: Vector, given: Given) -> Float[Array, "y parameters"]:
         """Parameters for every coordinate, from those that the mask left."""
-        return self.out(self.mlp(jnp.concatenate([y, given]))).reshape(len(y), -1)
+        return self.mlp.then(self.out, jnp.concatenate([y, given])).reshape(len(y), -1)
 
 
 class ConditionalFlow(eqx.Module):
@@ -64,6 +64,11 @@ class ConditionalFlow(eqx.Module):
         parameters = 2 + (spline.PARAMETERS if self.kind == "spline" else 0)
         keys = jax.random.split(key, len(self.masks))
         self.layers = jax.vmap(lambda k: Layer(dim, given, width, depth, parameters, key=k))(keys)
+
+    @property
+    def dim(self) -> int:
+        """Coordinates of y."""
+        return len(self.masks[0])
 
     def forward(self, y: Vector, given: Given) -> tuple[Vector, Scalar]:
         """z, and log |det ∂z/∂y|."""

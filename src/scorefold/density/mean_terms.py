@@ -51,23 +51,25 @@ class MeanTerms(eqx.Module):
     def log_volume(self, x: Observation) -> Scalar:
         """What `term` leaves out of log q(x|u): the logarithm of the volume that standardisation and line change, at x."""
         _, slope = jax.jvp(self.standardize, (x,), (jnp.ones_like(x),))
-        counts = self.standardize.scale < standardize.LARGEST  # a constant feature is left out
+        outcome = jnp.arange(len(x)) < self.network.dim  # and not an input
+        counts = outcome & (self.standardize.scale < standardize.LARGEST)  # a constant feature is left out
         whitened = 0.0 if self.line is None else jnp.sum(jnp.log(jnp.diag(self.line.whiten)))
         return jnp.sum(jnp.where(counts, jnp.log(jnp.maximum(jnp.abs(slope), standardize.SMALLEST)), 0.0)) + whitened
 
-    def masses(self, u: Theta, key: Key, count: int) -> Float[Array, " count"]:
-        """Values whose mean is ∫ e^{mean of log q_i(x|u)} dx: 1, or less where members disagree.
+    def masses(self, u: Theta, x: Observation, key: Key, count: int) -> Float[Array, " count"]:
+        """Values whose mean is ∫ e^{mean of log q_i(x|u)} dx: 1, or less where members disagree; for the inputs that x has.
 
         They are the ratio of the geometric to the arithmetic mean of the members' densities, at draws of the latter.
         """
-        members = len(jax.tree.leaves(self.network)[0])
+        members, outcomes = len(jax.tree.leaves(self.network)[0]), self.network.dim
+        given = jnp.concatenate([u, self.standardize(x)[outcomes:]])
 
         def one(key: Key) -> Scalar:
             key_member, key_z = jax.random.split(key)
             which = jax.random.randint(key_member, (), 0, members)
             flow = jax.tree.map(lambda v: v[which], self.network)
-            y = flow.inverse(jax.random.normal(key_z, self.standardize.centre.shape), u)
-            each = jax.vmap(lambda network: network.log_density(y, u))(self.network)
+            y = flow.inverse(jax.random.normal(key_z, (outcomes,)), given)
+            each = jax.vmap(lambda network: network.log_density(y, given))(self.network)
             return jnp.exp(jnp.mean(each) - jax.nn.logsumexp(each) + jnp.log(members))
 
         return jax.vmap(one)(jax.random.split(key, count))
@@ -77,12 +79,18 @@ class MeanTerms(eqx.Module):
 
 
 def blank_terms(
-    make_network: Callable[..., Any], shape: Any, members: int, base: bool, model: type[Likelihood] | type[Ratio]
+    make_network: Callable[..., Any],
+    shape: Any,
+    members: int,
+    base: bool,
+    model: type[Likelihood] | type[Ratio],
+    inputs: int = 0,
 ) -> MeanTerms:
-    """Terms of these sizes with shapes and types in place of arrays."""
+    """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given u and the inputs."""
 
     def make(key: Key) -> MeanTerms:
         network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
-        return MeanTerms(network, standardize.blank(shape.x), line.blank(shape.x, shape.dim) if base else None, model)
+        straight = line.blank(shape.x - inputs, shape.dim + inputs) if base else None
+        return MeanTerms(network, standardize.blank(shape.x), straight, model)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))

@@ -29,7 +29,7 @@ LIKELIHOOD = "log-likelihood"
 PRIOR_DRAWS = 10_000
 """For the prior's variance."""
 
-LogLikelihood = Callable[[Any, Any], Any]
+LogLikelihood = Callable[..., Any]
 """log p(x|θ) for one θ and one observation, in JAX."""
 
 
@@ -45,6 +45,7 @@ def diagnose(
     log_likelihood: LogLikelihood | None = None,
     workers: int | Workers | None = None,
     progress: bool = False,
+    inputs: Any = None,
 ) -> Diagnosis:
     """Check a posterior's calibration given n observations, on data sets simulated from its prior, and say what is wrong.
 
@@ -61,10 +62,13 @@ def diagnose(
         seed: of the data sets and the draws.
         x_obs: your observations (n, …). Then the diagnosis also says whether they are like anything simulated, which of them
             move the posterior, and whether the posterior is right for them in particular.
-        log_likelihood: log_likelihood(theta, x) of one observation, in JAX, where it is known. It shows whether the posterior
-            uses the data; without it, a quantity that is fitted to the simulations does.
+        log_likelihood: log_likelihood(theta, x) of one observation, in JAX, where it is known; log_likelihood(theta, x, inputs)
+            where there are known inputs. It shows whether the posterior uses the data; without it, a quantity that is fitted to
+            the simulations does.
         workers: who runs the simulator, as in `sf.simulate`; by default this process.
         progress: whether to show progress bars.
+        inputs: with `x_obs`, its known inputs, as in `posterior.sample`; all data sets then have these. Otherwise inputs are
+            drawn as they were simulated.
 
     Returns:
         A `Diagnosis`: print its `verdicts`, or `write` it to a folder.
@@ -86,13 +90,16 @@ def diagnose(
     """
     if not isinstance(posterior, Posterior):
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
-    x = None if x_obs is None else posterior.checked(x_obs)
+    if x_obs is None and inputs is not None:
+        raise ScorefoldError("expected inputs only with x_obs, the observations that they belong to; got no x_obs")
+    x = None if x_obs is None else posterior.checked(x_obs, inputs)
     if x is not None and np.isnan(x).any():
         raise ScorefoldError(
             "expected complete observations to hold against simulated ones; got missing numbers. Diagnose without x_obs, and "
             "look at sf.plots.predictive(draws, simulator), which knows of them."
         )
     plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
+    plan = plan if x is None else plan._replace(inputs=posterior.inputs_of(x))
     trials = run_trials(posterior, simulator, plan, workers, progress)
     observed = None if x is None else examine(posterior, simulator, x, trials, plan.seed, workers)
     return _tested(posterior, plan, trials, log_likelihood, observed)
@@ -104,7 +111,9 @@ def _tested(
     """Every test over the trials, and what it says in words."""
     names, seed, truth, draws = posterior.prior.names, plan.seed, trials.truth, trials.draws
     prediction = predict(truth, summaries(trials.x))
-    quantity = _likelihood(log_likelihood, trials) if log_likelihood else prediction.quantity(truth, draws)
+    quantity = (
+        _likelihood(log_likelihood, trials, len(posterior.input_names)) if log_likelihood else prediction.quantity(truth, draws)
+    )
     calibration = sbc(truth, draws, names, quantity, seed)
     narrowed = contraction(truth, draws, posterior.prior.sample(PRIOR_DRAWS, 0).var(axis=0))
     return Diagnosis(
@@ -139,14 +148,15 @@ def _settings(posterior: Posterior, plan: Plan) -> dict[str, str | int]:
     return {"method": type(method).__name__, **chosen, **trained, **asked}
 
 
-def _likelihood(log_likelihood: LogLikelihood, trials: Trials) -> dict[str, Quantity]:
-    """Σ_j log p(x_j|θ), at the truth and at the draws."""
+def _likelihood(log_likelihood: LogLikelihood, trials: Trials, inputs: int) -> dict[str, Quantity]:
+    """Σ_j log p(x_j|θ), at the truth and at the draws; the last `inputs` numbers of an observation are known inputs."""
     import jax
     import jax.numpy as jnp
 
     def one(pair: Any) -> Any:
         theta, x = pair
-        return jax.vmap(lambda t: jnp.sum(jax.vmap(lambda x_j: log_likelihood(t, x_j))(x)))(theta)
+        parts = (x[:, :-inputs], x[:, -inputs:]) if inputs else (x,)
+        return jax.vmap(lambda t: jnp.sum(jax.vmap(lambda *x_j: log_likelihood(t, *x_j))(*parts)))(theta)
 
     pooled = jnp.asarray(np.concatenate([trials.truth[:, None], trials.draws], axis=1), jnp.float32)
     x = jnp.asarray(trials.x, jnp.float32)

@@ -61,12 +61,14 @@ def examine(
 ) -> Observed:
     """Hold x_obs (n, numbers) against the trials: data sets of the same size, simulated over the prior."""
     drawn = posterior.sample(x_obs.reshape(-1, *posterior.shape), OBSERVED_DRAWS, seed)
+    numbers = x_obs.shape[1] - len(posterior.input_names)
+    seen, simulated = x_obs[:, :numbers], trials.x[..., :numbers]  # the inputs are the same in all data sets
     return Observed(
         drawn,
-        misspecification(x_obs, trials.x, seed),
-        predictive(x_obs, trials.x),
+        misspecification(seen, simulated, seed),
+        predictive(seen, simulated),
         posterior_predictive(drawn, simulator, seed, workers),
-        local_c2st(trials.truth, trials.draws, trials.x, x_obs, drawn.theta, seed),
+        local_c2st(trials.truth, trials.draws, simulated, seen, drawn.theta, seed),
         _influence(posterior, x_obs, drawn.theta, seed),
     )
 
@@ -81,7 +83,8 @@ def posterior_predictive(
     count = min(PREDICTED_DATASETS, len(drawn.theta))
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
-    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own, workers).reshape(count, len(x_obs), -1)
+    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own, workers, inputs=drawn.inputs)
+    replicated = replicated.reshape(count, len(x_obs), -1)[..., : x_obs.shape[1]]
     found = predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
     return found._replace(x_names=drawn.x_names)
 

@@ -34,6 +34,8 @@ class Plan(NamedTuple):
     seed: int
     fewest: int
     """Data sets that must be left to say anything."""
+    inputs: np.ndarray | None = None
+    """(n, inputs), known ones that every data set has; by default they are drawn as they were simulated."""
 
 
 class Trials(NamedTuple):
@@ -82,7 +84,10 @@ def simulate_data_sets(
     # A seed of its own: with the seed of training, these would be the parameters that were trained on.
     seed = int(np.random.SeedSequence(plan.seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     truth = posterior.prior.sample(plan.sims, seed)
-    x = replicate(truth, simulator, plan.n, seed, workers, progress)
+    inputs = plan.inputs
+    if inputs is None and (drawn := posterior.simulated_inputs(plan.sims * plan.n, seed)) is not None:
+        inputs = drawn.reshape(plan.sims, plan.n, -1)
+    x = replicate(truth, simulator, plan.n, seed, workers, progress, inputs)
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
     simulated = np.isfinite(x.reshape(plan.sims, -1)).all(axis=1)

@@ -26,7 +26,8 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
@@ -91,6 +92,10 @@ class ABC(Method):
         settings.check(self)
         if not 0 < self.accept <= 1 or self.summary not in SUMMARIES:
             raise ScorefoldError(f"expected 0 < accept ≤ 1 and summary {' or '.join(SUMMARIES)}; got {self}")
+
+    def bytes_kept(self, sims: Simulations) -> int:
+        """All of them: it compares observations with each."""
+        return len(sims.theta) * (8 * sims.prior.dim + 8) + 4 * sims.x.size
 
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None

@@ -13,9 +13,10 @@ import numpy as np
 
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
-from scorefold.methods.load import check_can_be_saved
+from scorefold.methods.load import check_can_be_saved, say_if_it_cannot_be_saved
 from scorefold.methods.method import Method
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior
 from scorefold.simulation import screening as health
 from scorefold.simulation.holes import filled
 from scorefold.simulation.likeness import look
@@ -113,7 +114,7 @@ def fit_many(
         )
     for one in sims:
         health.check(one)
-    shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density) for one in sims}
+    shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density, len(one.input_names)) for one in sims}
     if len(shapes) != 1 or len(sims) != len(seeds):
         raise ScorefoldError(
             f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
@@ -125,6 +126,8 @@ def fit_many(
         )
     for one in sims:
         health.say(one)
+    if sims:
+        say_if_it_cannot_be_saved(chosen, sims[0])
     kept = None
     if checkpoint is not None:
         kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
@@ -155,6 +158,8 @@ def _checkpoint(
         "simulations": [_hash(one) for one in sims],
         "shape": [[len(one.theta), one.prior.dim, one.set_size, *one.shape] for one in sims],
     }
+    if inputs := [list(one.input_names) for one in sims if one.input_names]:
+        fingerprint["inputs"] = inputs
     if training_set.is_streamed(sims):
         fingerprint["bytes at once"] = training_set.BYTES_IN_MEMORY
     return Checkpoint(path, fingerprint, float(seconds), best_so_far)

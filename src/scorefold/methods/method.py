@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.simulation.simulations import Simulations
@@ -22,8 +24,12 @@ class Method(ABC):
     ) -> Sequence[Posterior]:
         """One posterior for each of the simulations, all of one shape; together as one program where that is cheaper."""
 
+    def bytes_kept(self, sims: Simulations) -> int:
+        """How much of the simulations themselves a posterior keeps; nothing, unless it is made of them."""
+        return 0
+
     def refine(
-        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:
         """What `Posterior.refine` does; refused by methods that cannot."""
         raise ScorefoldError(

@@ -3,22 +3,30 @@
 Flows q_k are trained on single observations by maximum likelihood, each with other cases unseen; for n observations
 log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by tempering, NUTS or
 variational inference (`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree,
-which is left out.
+which is left out. Where observations have known inputs c_j, the flows are q_k(x_j | u, c_j).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
+from scorefold.disk import strict
+from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
+from scorefold.methods.refine.finish import finished, refined_by_likelihoods
+from scorefold.methods.refine.never_worse import better, reserved
+from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.train_terms import train_terms
+from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations
@@ -82,17 +90,40 @@ class NLE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[SummedPosterior]:
         """Train one ensemble for each of the simulations, together."""
-        shape = self._shape(sims[0].prior.dim, sims[0].shape)
+        shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names))
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
-    def _shape(self, dim: int, observation: tuple[int, ...]) -> LikelihoodShape:
-        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow)
+    def refine(
+        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Posterior:
+        """A posterior for one data set, by rounds of likelihoods (`refine/likelihood_rounds.py`)."""
+        if not isinstance(start, SummedPosterior):
+            raise ScorefoldError(
+                f"expected a posterior as NLE trained it to refine; got {type(start).__name__}. Refine the one it came from."
+            )
+        check_plan(start, plan, sims)
+        if plan.store is not None:
+            raise ScorefoldError("expected no store to refine a likelihood, whose rounds are kept in memory; leave it out")
+        calls, known = reserved(plan, 1), [] if sims is None else [sims]
+        method = replace(self, training=plan.training or self.training)
+        spent = plan._replace(budget=plan.budget - calls)
+        tried = [("a likelihood", refined_by_likelihoods(start, x, simulator, known, spent, method))]
+        return finished(start, tried, *better(start, tried, x, simulator, calls, plan))
+
+    def _shape(self, dim: int, observation: tuple[int, ...], inputs: int) -> LikelihoodShape:
+        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs)
 
     def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
         members = self.training.members
-        fewest = members * self.layers * self.depth * self.width**2
-        about.fits(fewest, f"{members} flows of {self.layers} layers")
-        shape = self._shape(about.dim, about.shape)
-        return blank_terms(likelihood_network, shape, members, self.base, Likelihood)
+        inputs = strict.whole(about.counts["inputs"], "the number of inputs", 0, math.prod(about.shape) - 1)
+        shape = self._shape(about.dim, about.shape, inputs)
+        layers = self.layers if shape.x - inputs > 1 else 1
+        about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {self.layers} layers")
+        return blank_terms(likelihood_network, shape, members, self.base, Likelihood, inputs)
+
+
+def local_likelihood(plan: Refining) -> NLE:
+    """What refinement fits within a region: a short training, as a line is nearly the truth there."""
+    return NLE(training=plan.training or Training(members=3, learning_rates=(1e-3,), steps=3_000))

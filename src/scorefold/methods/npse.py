@@ -18,6 +18,7 @@ from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.methods.fixed_with_holes import fixed_with_holes
 from scorefold.methods.method import Method
+from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.refine import refine
 from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
@@ -125,11 +126,6 @@ class NPSE(Method):
         """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
         if self.missing != sims[0].missing:
             return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
-        if self.missing and not sims[0].prior.has_density:
-            raise ScorefoldError(
-                "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
-                "distribution, or leave missing out."
-            )
         if self.missing:
             sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
         if self.set_size is None and sims[0].set_size == 1 and not self.composes:
@@ -152,15 +148,13 @@ class NPSE(Method):
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
-            reach = reach_of(cases, known.standardize)
-            if self.missing:
-                reach = reach._replace(cases=reach.cases // COPIES)
+            reach = reach_of(cases, known.standardize, COPIES if self.missing else 1)
             rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, *rest))
         return trained
 
     def refine(
-        self, start: Posterior, x_obs: Any, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:
         """A posterior for one data set, from simulations near it."""
         if self.missing:
@@ -172,7 +166,7 @@ class NPSE(Method):
             raise ScorefoldError(
                 f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
             )
-        return refine(start, x_obs, simulator, sims, plan)
+        return refine(start, x, simulator, sims, plan, local_likelihood(plan))
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
         """The network that these settings mean for a prior and simulations."""

@@ -10,9 +10,9 @@ new one's weight is
 so that the weighted population follows the posterior given a distance below ε. It ends when fewer than 5 % of a round's new
 ones came below the last ε, or when the budget of simulator calls is spent: a set of n costs n calls.
 
-All of it takes place in the N(0, I) space. The distance is between means and, for n > 1, log sds of the features, each in
-units of its sd over the first population. Draws are picked by weight; by default they are moved along a regression line first
-(`abc.py`).
+All of it takes place in the N(0, I) space. The distance is between means and, for n > 1, log sds of the features (where there
+are known inputs, also of their products with each input), each in units of its sd over the first population. Draws are picked
+by weight; by default they are moved along a regression line first (`abc.py`).
 
 References: "Approximate Bayesian computation scheme for parameter inference and model selection in dynamical systems", Toni,
 Welch, Strelkowa, Ipsen and Stumpf, 2009; this variant: "Adaptive approximate Bayesian computation for complex models",
@@ -35,6 +35,7 @@ from scorefold.posterior.draws import Draws
 from scorefold.posterior.observations import within_reach
 from scorefold.prior import Prior
 from scorefold.shown import brief
+from scorefold.simulation.inputs import inputs_from
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers, as_workers
 
@@ -96,6 +97,7 @@ def smc_abc(
     *,
     adjust: bool = True,
     workers: int | Workers | None = None,
+    inputs: Any = None,
 ) -> Draws:
     """Draw by sequential Monte Carlo ABC: no training, the simulator is called for this data set alone.
 
@@ -110,6 +112,8 @@ def smc_abc(
         seed: of parameters, simulations and draws.
         adjust: move what was kept along a regression line to the observed summaries.
         workers: who runs the simulator, as in `sf.simulate`; a set in which a simulation failed is as far away as can be.
+        inputs: the known inputs of the observations, an array (n, inputs) or a DataFrame; every simulated set has the same, and
+            `simulator(theta, rng, inputs)` gets them.
 
     Returns:
         `Draws`; their `info` says how the population moved.
@@ -133,7 +137,9 @@ def smc_abc(
         settings.count("draws", draws, 1),
         settings.seed(seed),
     )
-    x = _checked(prior, simulator, x_obs)
+    x, known = _checked(prior, simulator, x_obs), inputs_from(inputs, None)
+    if known is not None and (known.table is None or len(known.table) != len(x)):
+        raise ScorefoldError(f"expected inputs as a table with a row for each of the {len(x)} observations")
     size = max(SMALLEST_ROUND, budget // (len(x) * ROUNDS))
     if size * len(x) > budget:
         raise ScorefoldError(
@@ -141,7 +147,7 @@ def smc_abc(
             "Raise the budget, or use a method that learns from single observations, such as method='f-npse'."
         )
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
-    compare = _Comparison(prior, simulator, x, seed, as_workers(workers))
+    compare = _Comparison(prior, simulator, x, seed, as_workers(workers), None if known is None else known.table)
     kept, path = _approach(compare, size, budget, rng)
     weights = kept.weights() * epanechnikov(kept.distance)
     weights /= weights.sum()
@@ -151,7 +157,8 @@ def smc_abc(
     moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
     theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
     how = f"a population of {len(kept.u)}, {len(path.tolerances)} rounds"
-    return Draws(theta, prior.names, info, len(x), how, time.perf_counter() - started)
+    seconds, own = time.perf_counter() - started, () if known is None else known.names
+    return Draws(theta, prior.names, info, len(x), how, seconds, inputs=compare.inputs, input_names=own)
 
 
 class _Path(NamedTuple):
@@ -200,8 +207,17 @@ def _warn(info: SmcInfo, ended: bool, failed: int) -> None:
 class _Comparison:
     """Simulates sets and compares them with the observed one; the first population sets the scale."""
 
-    def __init__(self, prior: Prior, simulator: Callable[..., Any], x: np.ndarray, seed: int, workers: Workers):
+    def __init__(
+        self,
+        prior: Prior,
+        simulator: Callable[..., Any],
+        x: np.ndarray,
+        seed: int,
+        workers: Workers,
+        inputs: np.ndarray | None = None,
+    ):
         self.prior, self.simulator, self.x, self.seed, self.workers = prior, simulator, x, seed, workers
+        self.inputs = inputs
         self.failed = 0
         self.round, self.scale = 0, None
 
@@ -211,7 +227,8 @@ class _Comparison:
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(6, self.round)).generate_state(1, np.uint64)[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScorefoldWarning)  # all rounds' failures are counted and said at the end
-            x = replicate(self.prior.from_normal(u), self.simulator, n, seed, self.workers).reshape(len(u), n, -1)
+            x = replicate(self.prior.from_normal(u), self.simulator, n, seed, self.workers, inputs=self.inputs)
+        x = x.reshape(len(u), n, -1)[..., : None if self.inputs is None else -self.inputs.shape[1]]
         self.failed += int(np.isnan(x).any(axis=2).sum())
         if x.shape[2] != self.x.shape[1]:
             raise ScorefoldError(
@@ -225,13 +242,22 @@ class _Comparison:
                 )
             flat = x[~bad].reshape(-1, x.shape[2])
             self.centre, self.width = np.median(flat, axis=0), np.maximum(flat.std(axis=0), 1e-12)
-            self.scale = np.maximum(moments((x[~bad] - self.centre) / self.width).std(axis=0), 1e-9)
-            self.seen = moments((self.x[None] - self.centre) / self.width)[0] / self.scale
+            self.scale = np.maximum(self._moments(x[~bad]).std(axis=0), 1e-9)
+            self.seen = self._moments(self.x[None])[0] / self.scale
         self.round += 1
         x = np.where(bad[:, None, None], self.centre, x)
-        summaries = moments((x - self.centre) / self.width) / self.scale
+        summaries = self._moments(x) / self.scale
         distance = np.where(bad, np.inf, np.sqrt(np.mean((summaries - self.seen) ** 2, axis=1)))
         return Population(u, summaries, distance, log_weight)
+
+    def _moments(self, x: np.ndarray) -> np.ndarray:
+        """Of the features and, with inputs, of their products with each input, which tell how outcomes change with it."""
+        z = (x - self.centre) / self.width
+        if self.inputs is None:
+            return moments(z)
+        by = (self.inputs - self.inputs.mean(axis=0)) / np.maximum(self.inputs.std(axis=0), 1e-12)
+        products = z[..., :, None] * by[:, None, :]
+        return moments(np.concatenate([z, products.reshape(*z.shape[:2], -1)], axis=2))
 
 
 def _proposals(kept: Population, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

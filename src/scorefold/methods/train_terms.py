@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from scorefold.density import line
 from scorefold.density.likelihood import Likelihood
+from scorefold.density.line import Line
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.density.ratio import Ratio
 from scorefold.errors import ScorefoldError
@@ -35,13 +38,21 @@ def train_terms(
         )
     for one in sims:
         say_likelihood_alone(one, type(method).__name__)
+    # A likelihood is of the outcomes given the inputs; a ratio is the same whatever of an observation is an input.
+    inputs = len(sims[0].input_names) if model is Likelihood else 0
     sets, fixed = training_sets(sims, 1, method.training, seeds), []
     for cases in sets:
         scale, x = fit_standardize(cases.observations), cases.x[:, 0]
-        fixed.append((scale, line.fit_line(standardized(scale, x), cases.u) if method.base else None))
+        fixed.append((scale, _line(standardized(scale, x), cases.u, inputs) if method.base else None))
     trained = train(objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
     for one, cases, (scale, fitted), (network, history) in zip(sims, sets, fixed, trained, strict=True):
         terms, reach = MeanTerms(network, scale, fitted, model), reach_of(cases, scale)
-        posteriors.append(SummedPosterior(one.prior, method, terms, history, one.shape, reach))
+        posteriors.append(SummedPosterior(one.prior, method, terms, history, one.shape, inputs, reach))
     return posteriors
+
+
+def _line(x: np.ndarray, u: np.ndarray, inputs: int) -> Line:
+    """Of the outcomes, given u and the inputs."""
+    outcomes = x.shape[1] - inputs
+    return line.fit_line(x[:, :outcomes], np.concatenate([u, x[:, outcomes:]], axis=1))

@@ -18,7 +18,8 @@ from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, too_few
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.trust import Doubts, by_draws
@@ -179,7 +180,7 @@ def _log_mixture(models: tuple, x: Array, n: Array, u: Theta, asked: Asked) -> S
 
     each = jax.lax.map(of_member, network)
     value = jax.nn.logsumexp(each) - jnp.log(len(each))
-    return value if asked.other is None else value + asked.other.exact_log_ratio(u)
+    return value if asked.other is None else value + asked.other.exact_log_ratio(u, None)
 
 
 @eqx.filter_jit

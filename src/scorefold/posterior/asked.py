@@ -18,10 +18,11 @@ from scorefold.errors import ScorefoldError
 from scorefold.noise import LogDensity, Score
 from scorefold.posterior.draws import Options
 from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.posterior.tilted import tilt_of
 from scorefold.prior import Prior
 from scorefold.prior.given_values import plane
 from scorefold.prior.prior_ratio import PriorRatio, prior_ratio
-from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
+from scorefold.prior.proposal import TruncatedProposal
 from scorefold.sample import Langevin, Metropolis, SelfTuned
 from scorefold.types import Cloud
 
@@ -63,9 +64,7 @@ class Asked(eqx.Module):
 
 def asked_of(prior: Prior, options: Options) -> Asked:
     """What these options, and a Gaussian proposal in place of the prior, come to."""
-    tilt, proposal = None, prior.proposal
-    if isinstance(proposal, GaussianProposal):
-        tilt = Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
+    tilt = tilt_of(prior.proposal)
     other = None if options.prior is None else on_device(ratio_of(prior, options.prior))
     if options.given is None:
         return Asked(tilt, other)

@@ -94,6 +94,8 @@ class Simulating(NamedTuple):
     seed: int
     workers: int | Workers | None
     progress: bool
+    inputs: np.ndarray | None = None
+    """(n, inputs) of the observations, where there are known ones: simulated sets have these in turn."""
 
 
 @dataclass(frozen=True)
@@ -180,8 +182,14 @@ class Check:
         return "\n".join([self.words, *lines])
 
 
-def run_check(posterior: Checkable, x: np.ndarray, u: np.ndarray, how: Simulating) -> Check:
-    """Check draws u given observations x (n, features) by simulations."""
+def run_check(
+    posterior: Checkable,
+    x: np.ndarray,
+    u: np.ndarray,
+    how: Simulating,
+    seen: Callable[[np.ndarray], np.ndarray] = lambda x: x,
+) -> Check:
+    """Check draws u given observations x (n, features) by simulations; `seen` makes of observations what the scores see."""
     n, size = len(x), posterior.checked_size(len(x))
     count = how.sims // size
     if count < FEWEST_SETS:
@@ -193,13 +201,13 @@ def run_check(posterior: Checkable, x: np.ndarray, u: np.ndarray, how: Simulatin
     centre, noise = u.mean(axis=0), posterior.lowest_noise
     at = centre + SPREAD * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
     before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
-    simulated = _simulated(posterior.prior.from_normal(before), size, how)
+    simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
     right = np.isfinite(simulated).all(axis=2)
     simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
     if len(at) < FEWEST_SETS:
         raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {len(at)} of {count} are left after failures")
     with single_precision():
-        found = _moments(posterior.at_pairs(simulated, at), at - centre, n / size)
+        found = _moments(posterior.at_pairs(seen(simulated), at), at - centre, n / size)
     around = Around.draws(u, posterior.prior.from_normal(u))
     steeper = np.maximum(1 + 2 * around.log_width(_sure(found)), SMALLEST_PRECISION)
     shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper
@@ -213,18 +221,27 @@ def run_check(posterior: Checkable, x: np.ndarray, u: np.ndarray, how: Simulatin
         shift_error=shift_error,
         log_width=log_width,
         log_width_error=width_error,
-        p_value=_misfit(x, simulated[:, 0], rng),
+        p_value=_misfit(_outcomes(x, how), _outcomes(simulated[:, 0], how), rng),
         correction=_correction(found, u, n, noise, width_error),
         prior=posterior.prior,
         shape=posterior.shape,
     )
 
 
-def _simulated(theta: np.ndarray, size: int, how: Simulating) -> np.ndarray:
+def _outcomes(x: np.ndarray, how: Simulating) -> np.ndarray:
+    """Observations (n, features) without their inputs."""
+    return x if how.inputs is None else x[:, : -how.inputs.shape[1]]
+
+
+def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Generator) -> np.ndarray:
     """(pairs, set, features), NaN where a simulation failed; failures are counted, not warned of."""
+    inputs = None
+    if how.inputs is not None:
+        turn = np.resize(rng.permutation(len(how.inputs)), (len(theta), size))
+        inputs = how.inputs[turn]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScorefoldWarning)
-        x = replicate(theta, how.simulator, size, how.seed, how.workers, how.progress)
+        x = replicate(theta, how.simulator, size, how.seed, how.workers, how.progress, inputs)
     return x.reshape(*x.shape[:2], -1)
 
 

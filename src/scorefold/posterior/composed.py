@@ -20,9 +20,10 @@ from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, wi
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.made import Made
 from scorefold.posterior.partitions import other_partitions, over_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
-from scorefold.posterior.posterior import Made, Posterior
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About

@@ -9,6 +9,8 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, closest
+from scorefold.posterior.arviz_groups import Groups, inference_data
+from scorefold.posterior.observations import checked_inputs
 from scorefold.posterior.summary import Summary, shortest, summarise
 from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
@@ -72,6 +74,9 @@ class Draws:
     """Of the numbers of an observation, where they have names."""
     noticed: str = ""
     """How the observations are unlike anything simulated; nothing where they are like it."""
+    inputs: np.ndarray | None = None
+    """(n, inputs), the known inputs of the observations, where they have some"""
+    input_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -116,7 +121,7 @@ class Draws:
             notes.append(f"Trust: {self.trust}")
         if self.noticed:
             notes.append(self.noticed)
-        if hasattr(self.how, "partition"):
+        if hasattr(self.how, "sets"):
             notes.append(f"Sets: {self.how.sets:,}; {self.how.partition}")
         return tuple(notes)
 
@@ -142,7 +147,7 @@ class Draws:
         return dict(zip(self.names, shortest(self.theta, float(level)), strict=True))
 
     def to_arviz(self, posterior_predictive: np.ndarray | None = None, log_likelihood: np.ndarray | None = None) -> Any:
-        """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
+        """As ArviZ's groups with one chain: posterior, prior and observed_data.
 
         Args:
             posterior_predictive: (draws, n, *shape), as `predict` simulates it; one more group. Default None: without it.
@@ -150,19 +155,20 @@ class Draws:
                 `arviz.loo`. Default None: without it.
 
         Returns:
-            An `arviz.InferenceData`. The posterior's attributes hold `trust`, `trust_why` and `sampler_settled`, and for each
-            parameter `expected_shift_…` and `expected_width_…`.
+            An `arviz.InferenceData`, or with ArviZ 1 and later an `xarray.DataTree`, which ArviZ's functions take in its place.
+            The posterior's attributes hold `trust`, `trust_why` and `sampler_settled`, and for each parameter
+            `expected_shift_…` and `expected_width_…`. A "/" in a parameter's name, which both take for a path, becomes "∕".
 
         Raises:
             ScorefoldError: `posterior_predictive` or `log_likelihood` has another shape.
         """
-        import arviz
-
-        groups: dict[str, Any] = {"posterior": self._by_name(self.theta)}
+        groups: Groups = {"posterior": self._by_name(self.theta)}
         if self.prior is not None:
             groups["prior"] = self._by_name(self.prior.sample(len(self.theta), 0))
         if self.x_obs is not None:
             groups["observed_data"] = {"x": self.x_obs}
+        if self.inputs is not None:
+            groups["constant_data"] = {name: self.inputs[:, i] for i, name in enumerate(self.input_names)}
         if posterior_predictive is not None:
             replicated = settings.numbers("posterior_predictive", posterior_predictive)
             if self.x_obs is not None and replicated.shape != (len(self.theta), *self.x_obs.shape):
@@ -179,7 +185,7 @@ class Draws:
                     f"got {each.shape}. posterior.log_likelihood(draws.theta, x_obs) makes them."
                 )
             groups["log_likelihood"] = {"x": each[None]}
-        return arviz.from_dict(**groups, posterior_attrs=self._attributes())
+        return inference_data(groups, self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
         """Trust and health, as a file of arrays can hold them."""
@@ -205,7 +211,13 @@ class Draws:
         return named
 
     def predict(
-        self, simulator: Any, n: int | None = None, seed: int | None = 0, *, workers: int | Workers | None = None
+        self,
+        simulator: Any,
+        n: int | None = None,
+        seed: int | None = 0,
+        *,
+        workers: int | Workers | None = None,
+        inputs: Any = None,
     ) -> np.ndarray:
         """Simulate a data set for each draw: what the model, so informed, expects to see.
 
@@ -214,14 +226,23 @@ class Draws:
             n: Observations in each. Default None: as many as were given.
             seed: Of the simulations. Default 0.
             workers: Who runs the simulator, as in `sf.simulate`.
+            inputs: The known inputs of the observations to be, an array (n, inputs) or a DataFrame. Default None: those that
+                the draws are given.
 
         Returns:
-            x (draws, n, *shape), NaN where a simulation failed; a warning counts these.
+            x (draws, n, *shape), the outcomes, NaN where a simulation failed; a warning counts these.
 
         Raises:
+            ScorefoldError: The number of observations is not that of their inputs.
             SimulatorError: Too many of them failed.
         """
-        return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
+        if self.inputs is None:
+            if inputs is not None:
+                raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
+            return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
+        given = self.inputs if inputs is None else inputs
+        known = checked_inputs(given, self.input_names, len(given) if n is None else n)
+        return replicate(self.theta, simulator, len(known), seed, workers, inputs=known)[..., : -known.shape[1]]
 
     def _by_name(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         return {name: theta[None, :, i] for i, name in enumerate(self.names)}

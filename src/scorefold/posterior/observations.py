@@ -6,8 +6,56 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
+from scorefold.shown import listed
 from scorefold.simulation import columns
+from scorefold.simulation.inputs import table_of
 from scorefold.simulation.outcome import LARGEST
+
+
+def with_inputs(
+    x_obs: Any,
+    inputs: Any,
+    shape: tuple[int, ...],
+    x_names: tuple[str, ...],
+    input_names: tuple[str, ...],
+    missing: bool = False,
+) -> np.ndarray:
+    """As `checked`, of outcomes and inputs that come apart or, with `inputs` None, together: inputs last, or by their names."""
+    if not input_names:
+        if inputs is not None:
+            raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
+        return checked(x_obs, shape, x_names, missing)
+    outcomes = shape[0] - len(input_names)
+    if inputs is None:
+        _refuse_missing_inputs(x_obs, shape, input_names)
+        return checked(x_obs, shape, x_names, missing)
+    x = x_obs
+    if not columns.is_table(x_obs):
+        x = settings.numbers("x_obs", x_obs)
+        x = x[:, None] if x.ndim == 1 and outcomes == 1 else x
+    seen = checked(x, (outcomes,), x_names[:outcomes], missing)
+    known = checked_inputs(inputs, input_names, len(seen))
+    return np.concatenate([seen, known], axis=1)
+
+
+def checked_inputs(inputs: Any, input_names: tuple[str, ...], n: int) -> np.ndarray:
+    """The inputs of n observations as (n, inputs), by name where they have some; or a ScorefoldError."""
+    known, _ = table_of("inputs", inputs, input_names)
+    if known.shape != (n, len(input_names)):
+        raise ScorefoldError(
+            f"expected inputs of shape ({n}, {len(input_names)}), {listed(input_names)} of each observation; got {known.shape}"
+        )
+    return known
+
+
+def _refuse_missing_inputs(x_obs: Any, shape: tuple[int, ...], input_names: tuple[str, ...]) -> None:
+    there = set(columns.columns_of(x_obs).names) if columns.is_table(x_obs) else set()
+    if there & set(input_names) or (not there and np.shape(x_obs)[1:] == shape):
+        return
+    raise ScorefoldError(
+        f"expected the known inputs of each observation, {listed(input_names)}: write inputs=…, an array "
+        f"(n, {len(input_names)}) or a DataFrame, or put them behind the outcomes in x_obs."
+    )
 
 
 def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missing: bool = False) -> np.ndarray:
@@ -60,6 +108,15 @@ def within_reach(x: np.ndarray) -> None:
             f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
             f"{x.flat[np.nan_to_num(np.abs(x)).argmax()]:.3g}"
         )
+
+
+def for_each(inputs: Any, count: int) -> list[Any]:
+    """The inputs of each of so many data sets, or None for each."""
+    if inputs is None:
+        return [None] * count
+    if not isinstance(inputs, list | tuple) or len(inputs) != count:
+        raise ScorefoldError(f"expected inputs as a list, with an array (n, inputs) for each of the {count} data sets")
+    return list(inputs)
 
 
 def depth(value: Any) -> int:

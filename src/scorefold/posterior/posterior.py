@@ -19,44 +19,26 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
-from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
+from scorefold.disk.trouble import told
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
-from scorefold.posterior.observations import checked, depth
+from scorefold.posterior.made import Made
+from scorefold.posterior.observations import depth, for_each, with_inputs
+from scorefold.posterior.one_by_one import draw_one_by_one
 from scorefold.posterior.trust import Doubts, Trust, judge
+from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.sample import Sampler
 from scorefold.shown import html_table, listed
-from scorefold.simulation.likeness import Seen, unlike
+from scorefold.simulation.likeness import unlike
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
 from scorefold.types import single_precision
-
-FORMAT = model.Format("scorefold model", 3, {})
-"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
-for versions 1 and 2, of which no release wrote any."""
-
-
-class Made(NamedTuple):
-    """Where a posterior comes from."""
-
-    seed: int
-    """Of training."""
-    simulation_seed: int
-    budget: int
-    """Simulator calls."""
-    failed: int
-    """Of them."""
-    packages: dict[str, str]
-    """Versions that trained it."""
-    seen: Seen | None = None
-    """What the simulated observations look like, and their names."""
-    finished: bool = True
-    """Training came to its end; False of the best so far of one that was stopped."""
 
 
 class Refining(NamedTuple):
@@ -73,11 +55,16 @@ class Refining(NamedTuple):
 
 
 class Posterior(Densities):
-    """What `fit` returns. Abstract: methods have a final class each, a frozen dataclass with `made` as its last field.
+    """What `sf.fit` returns: ask it for draws, given any observations from the simulator that it was trained on.
 
-    Such a class can be saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers,
-    words, tuples, dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To
-    make it savable,
+    `sample` draws, `check` finds out how far the draws of one data set are off, `corrected` subtracts what was found, `refine`
+    simulates where the posterior of one data set is, `using` gives the same posterior with another rule or sampler, and `save`
+    keeps it. `print(posterior)` tells what it was trained on.
+
+    For those who add a method: each has a final class of its own, a frozen dataclass with `made` as its last field. It can be
+    saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers, words, tuples,
+    dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To make it
+    savable,
 
     - give it a `kind`, its name in files, and a line in `POSTERIORS` of `methods/load.py`, and its settings one in `SETTINGS`;
     - name the fields that are networks in `networks`, and write `blank`, which gives them as trees of shapes and types;
@@ -118,8 +105,10 @@ class Posterior(Densities):
 
     def facts(self) -> list[tuple[str, str]]:
         """What matters of it, as labels and values: what `print` and notebooks show."""
-        names = f" ({listed(self.x_names)})" if self.x_names else ""
+        names = f" ({listed(self.outcome_names)})" if self.x_names else ""
         shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}{names}"
+        if self.input_names:
+            shape = f"{listed(self.outcome_names)}, given the inputs {listed(self.input_names)}"
         found = [
             ("method", type(self.method).__name__),
             ("parameters", listed(self.prior.names)),
@@ -152,7 +141,8 @@ class Posterior(Densities):
             The folder's path.
 
         Raises:
-            ModelError: There is something already, or it cannot be written.
+            ModelError: There is something already, or the model is too large for a file.
+            StorageError: The disk is full, can only be read, or is not for you; nothing is half-written.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
@@ -164,10 +154,8 @@ class Posterior(Densities):
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
         with single_precision():
             config, arrays = saved.parts(self)
-        try:
+        with told(f"write the model to {path}", "Nothing is half-written."):
             model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
-        except OSError as error:
-            raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
         return path
 
     def sample(
@@ -180,13 +168,14 @@ class Posterior(Densities):
         sampler: str | Sampler | None = None,
         set_size: int | str | None = None,
         chains: int | None = None,
+        inputs: Any = None,
         prior: Prior | None = None,
         given: Mapping[str, float | int] | None = None,
     ) -> Any:
         """Draw from p(θ | x_1 … x_n).
 
         Args:
-            x_obs: the observations, an array of shape (n, *shape); or a list of such arrays, one for each data set.
+            x_obs: the observations, an array of shape (n, *shape) or a DataFrame; or a list of them, one for each data set.
             draws: how many draws.
             seed: a whole number; the same seed gives the same draws. None takes a fresh one, and says which.
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
@@ -196,6 +185,9 @@ class Posterior(Densities):
             set_size: for composed scores, the most observations in one set: at most as many as were trained, by default just
                 as many; `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
+            inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
+                list of them for a list of data sets. Not needed where `x_obs` holds them too, as columns of these names or
+                behind the outcomes.
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
@@ -214,9 +206,9 @@ class Posterior(Densities):
             check_overlap(self.prior, prior)
         self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
-            checked = [self.checked(x) for x in x_obs]
+            checked = [self.checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]
             return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(checked)]
-        return self._sample(self.checked(x_obs), draws, (seed, 0), options)
+        return self._sample(self.checked(x_obs, inputs), draws, (seed, 0), options)
 
     def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "Posterior":
         """The same posterior with another rule or sampler as its default, for `sample` and for `sf.diagnose`.
@@ -250,6 +242,7 @@ class Posterior(Densities):
         store: str | os.PathLike[str] | None = None,
         workers: Any = None,
         progress: bool = False,
+        inputs: Any = None,
     ) -> "Posterior":
         """Spend more simulations where the posterior of one data set is, and get a posterior for that data set.
 
@@ -265,6 +258,7 @@ class Posterior(Densities):
             store: a folder that keeps every round's simulations, so that the same call goes on after a kill.
             workers: who runs the simulator, as in `sf.simulate`.
             progress: show bars.
+            inputs: the known inputs of the observations, as in `sample`; simulations are made with these inputs.
 
         Returns:
             A posterior for this data set and its neighbourhood, not for any other.
@@ -274,7 +268,7 @@ class Posterior(Densities):
         """
         budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
         plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
-        return self.method.refine(self, x_obs, simulator, sims, plan)
+        return self.method.refine(self, self.checked(x_obs, inputs), simulator, sims, plan)
 
     def check(
         self,
@@ -284,6 +278,8 @@ class Posterior(Densities):
         seed: int = 0,
         workers: int | Workers | None = None,
         progress: bool = False,
+        *,
+        inputs: Any = None,
     ) -> Check:
         """Find out, by simulations at its own draws, how far the posterior of one data set is off.
 
@@ -297,6 +293,7 @@ class Posterior(Densities):
             seed: of draws and simulations.
             workers: who runs the simulator, as in `sf.simulate`.
             progress: show a bar.
+            inputs: the known inputs of the observations, as in `sample`; simulations are made with these inputs.
 
         Returns:
             A `Check`; print it. `posterior.corrected(check)` takes the errors away that it found.
@@ -307,12 +304,16 @@ class Posterior(Densities):
         `docs/trust.md` has an example that the tests run.
         """
         sims, seed = settings.count("sims", sims, 1), settings.seed(seed)
-        x = self.checked(x_obs)
-        own, seen = self._checkable(x)
+        x = self.checked(x_obs, inputs)
+        return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
+
+    def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
+        """`check` of observations (n, features) that have been looked at."""
+        own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (seed, 0))
-        return run_check(own, seen, self._own_space(drawn.u), Simulating(simulator, sims, seed, workers, progress))
+            drawn = self.draw(x, DRAWS, (how.seed, 0))
+        return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":
         """The posterior with the errors that a check found taken away, as far as its simulations can tell.
@@ -363,8 +364,9 @@ class Posterior(Densities):
         theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
-        x_obs = x.reshape(len(x), *self.shape)
-        about = (x_obs, options.prior or self.prior, trust, self.x_names, noticed)
+        x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
+        x_obs = x_obs if inputs is None else x[:, : -inputs.shape[1]]
+        about = (x_obs, options.prior or self.prior, trust, self.outcome_names, noticed, inputs, self.input_names)
         return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
 
     def warn_of(self, trust: Trust) -> None:
@@ -373,8 +375,27 @@ class Posterior(Densities):
 
     @property
     def x_names(self) -> tuple[str, ...]:
-        """The names of the numbers of an observation, if they were given to `sf.simulate`; else none."""
+        """The names of the numbers of an observation, inputs last, if they were given to `sf.simulate`; else none."""
         return () if self.made is None or self.made.seen is None else self.made.seen.names
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the known inputs, the last numbers of an observation; none where it has none."""
+        return () if self.made is None or self.made.seen is None else self.made.seen.input_names
+
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """The names of the other numbers."""
+        return self.x_names[: len(self.x_names) - len(self.input_names)]
+
+    def inputs_of(self, x: np.ndarray) -> np.ndarray | None:
+        """The known inputs (n, inputs) of observations (n, features), or None where they have none."""
+        return x[:, -len(self.input_names) :] if self.input_names else None
+
+    def simulated_inputs(self, count: int, seed: int) -> np.ndarray | None:
+        """Inputs (count, inputs) drawn from those that were simulated, or None where there are none."""
+        table = None if self.made is None or self.made.seen is None else self.made.seen.inputs
+        return None if table is None else table[np.random.default_rng([seed, 29]).integers(len(table), size=count)]
 
     def say_if_unfinished(self) -> None:
         """A ScorefoldWarning for the best so far of a training that was stopped."""
@@ -396,6 +417,7 @@ class Posterior(Densities):
         sampler: str | Sampler | None = None,
         set_size: int | str | None = None,
         chains: int | None = None,
+        inputs: Any = None,
     ) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
@@ -411,6 +433,7 @@ class Posterior(Densities):
             sampler: As in `sample`.
             set_size: As in `sample`.
             chains: As in `sample`.
+            inputs: (data sets, n, inputs), known inputs; not needed where they are the last numbers of `x_obs`.
 
         Returns:
             `ManyDraws`, with θ (data sets, draws, dim).
@@ -422,6 +445,8 @@ class Posterior(Densities):
         given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
         options = self._checked_options(Options(rule, sampler, set_size, chains))
         x = settings.numbers("x_obs", x_obs)
+        if inputs is not None:
+            x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
             raise ScorefoldError(
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
@@ -464,23 +489,7 @@ class Posterior(Densities):
             )
         return options
 
-    def checked(self, x_obs: Any) -> np.ndarray:
-        """x_obs as (n, features) float64, or a ScorefoldError."""
-        return checked(x_obs, self.shape, self.x_names, missing=getattr(self.method, "missing", False))
-
-
-def draw_one_by_one(
-    posterior: Posterior, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Posterior.draw_many`, one data set after the other."""
-    u = np.full((len(x), draws, posterior.prior.dim), np.nan)
-    converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
-        for i, (one, seed) in enumerate(zip(x, seeds, strict=True)):
-            try:
-                drawn = posterior.draw(one, draws, seed, options)
-            except Diverged:
-                continue
-            u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
-    return u, converged, diverged
+    def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
+        """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
+        missing = getattr(self.method, "missing", False)
+        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, missing)

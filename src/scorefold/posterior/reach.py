@@ -107,12 +107,12 @@ class Reach(NamedTuple):
         )
 
 
-def reach_of(cases: TrainingSet, standardize: Standardize) -> Reach:
-    """From the first observation of every case that has one; a part of very many."""
+def reach_of(cases: TrainingSet, standardize: Standardize, copies: int = 1) -> Reach:
+    """From the first observation of every case that has one, each there so many times; a part of very many."""
     rows = np.flatnonzero(cases.sizes > 0)
     number = len(rows) if cases.stream is None else len(cases.stream.fold)
     rows = rows[:: -(-len(rows) // MOST_CASES)]
-    return fit_reach(standardized(standardize, cases.x[rows, 0]), cases.u[rows], number)
+    return fit_reach(standardized(standardize, cases.x[rows, 0]), cases.u[rows], number // copies)
 
 
 def fit_reach(z: Float[np.ndarray, "cases x"], u: Float[np.ndarray, "cases dim"], cases: int | None = None) -> Reach:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.other_prior import OtherPrior
 from scorefold.compose.slice import Along
 from scorefold.density.mean_terms import MeanTerms, Terms
@@ -24,9 +25,12 @@ from scorefold.posterior.check import Pairs
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
-from scorefold.posterior.posterior import Made, Posterior, draw_one_by_one
+from scorefold.posterior.made import Made
+from scorefold.posterior.one_by_one import draw_one_by_one
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
+from scorefold.posterior.tilted import tilt_of
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
@@ -76,6 +80,8 @@ class SummedPosterior(Posterior):
     history: History | None
     """None where the terms were not trained."""
     shape: tuple[int, ...]
+    inputs: int = 0
+    """The last so many numbers of an observation are known inputs, which a likelihood is given."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
@@ -97,7 +103,7 @@ class SummedPosterior(Posterior):
         """By the method's sampler and number of chains, or those asked for."""
         sampler, chains = self._chosen(options)
         key = draw_key(seed)
-        data = (self.terms, _padded(x), jnp.asarray(len(x)))
+        data = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt)
         if options.prior is not None or options.given is not None:
             return self._draw_asked(data, draws, key, options)
         u: np.ndarray
@@ -114,14 +120,14 @@ class SummedPosterior(Posterior):
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """log N(u | 0, I) + Σ_j of the terms at points u (points, dim), under another prior if asked for."""
-        own, asked = _prepared(self.terms, _padded(x), jnp.asarray(len(x))), asked_of(self.prior, options)
+        own, asked = _prepared(self.terms, _padded(x), jnp.asarray(len(x)), self._tilt), asked_of(self.prior, options)
         at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
         value = np.asarray(_values(at, (own, asked)), np.float64)[: len(u)]
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
         """Maxima uphill from points u."""
-        own, asked = (self.terms, _padded(x), jnp.asarray(len(x))), asked_of(self.prior, options)
+        own, asked = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt), asked_of(self.prior, options)
         by_volume = on_device(volume(self.prior)) if of_theta else None
         found = _climbed(jnp.asarray(u, jnp.float32), (own, asked), by_volume)
         return Summits(*(np.asarray(part, np.float64) for part in found))
@@ -134,7 +140,8 @@ class SummedPosterior(Posterior):
         if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2:
             return Offset(volumes, 0.0, absolute=True)
         at = jnp.asarray(np.resize(u, (MASSES_AT, u.shape[1])), jnp.float32)
-        mass = np.asarray(_masses(self.terms, at, draw_key((seed, 2))), np.float64)
+        some = jnp.asarray(np.resize(x, (MASSES_AT, x.shape[1])), jnp.float32)
+        mass = np.asarray(_masses(self.terms, at, some, draw_key((seed, 2))), np.float64)
         error = mass.std() / np.sqrt(mass.size) / mass.mean()
         return Offset(volumes - len(x) * float(np.log(mass.mean())), len(x) * float(error), absolute=True)
 
@@ -152,7 +159,7 @@ class SummedPosterior(Posterior):
         at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
         return np.asarray(_each_term(self.terms, _padded(x), at), np.float64)[: len(u), : len(x)]
 
-    def _draw_asked(self, data: tuple[Terms, Array, Array], draws: int, key: Key, options: Options) -> Drawn:
+    def _draw_asked(self, data: tuple[Terms, Array, Array, Tilt | None], draws: int, key: Key, options: Options) -> Drawn:
         """Under another prior, or some parameters given others: what changes joins the likelihood."""
         sampler, chains = self._chosen(options)
         cuts = options.prior is not None and ratio_of(self.prior, options.prior).cuts
@@ -190,7 +197,7 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         some = u[:: -(-len(u) // JUDGED)]  # chains lie one after the other
         at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
-        scores = _by_member(terms, _padded(x), jnp.asarray(len(x)), at)
+        scores = _by_member(terms, _padded(x), jnp.asarray(len(x)), self._tilt, at)
         found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
@@ -230,7 +237,7 @@ class SummedPosterior(Posterior):
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
-            data = (self.terms, padded[rows], jnp.asarray(x.shape[1]))
+            data = (self.terms, padded[rows], jnp.asarray(x.shape[1]), self._tilt)
             if sampler == "smc":
                 made: Any = jax.tree.map(np.asarray, _clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
@@ -244,6 +251,11 @@ class SummedPosterior(Posterior):
                     continue
                 converged[i], diverged[i] = info.converged, info.diverged
         return u, converged, diverged
+
+    @property
+    def _tilt(self) -> Tilt | None:
+        """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
+        return tilt_of(self.prior.proposal)
 
     def _chains(self, number: int, draws: int) -> Chains:
         return Chains(self.prior.dim, number, Length(self.method.warmup, chain_length(draws, number)))
@@ -262,9 +274,9 @@ def _padded(x: np.ndarray) -> Float[Array, "... obs x"]:
     return jnp.asarray(np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)], mode="edge"), jnp.float32)
 
 
-def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> Scalar:
-    """-|u|²/2 + Σ_j of the members' mean term, over the observations that count."""
-    terms, x, count = data
+def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt | None]) -> Scalar:
+    """log p(u) + Σ_j of the members' mean term, over the observations that count."""
+    terms, x, count, tilt = data
     parts = (x.reshape(-1, min(CHUNK, len(x)), x.shape[1]), (jnp.arange(len(x)) < count).reshape(-1, min(CHUNK, len(x))))
 
     def one(x: Array) -> Scalar:
@@ -273,7 +285,7 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> 
     def add(total: Scalar, part: tuple[Array, Array]) -> tuple[Scalar, None]:
         return total + jnp.sum(jnp.where(part[1], jax.vmap(one)(part[0]), 0.0)), None
 
-    start = -jnp.sum(u**2) / 2
+    start = -jnp.sum(u**2) / 2 + (0.0 if tilt is None else tilt.log_ratio(u[None])[0])
     if len(parts[0]) == 1:
         return add(start, jax.tree.map(lambda v: v[0], parts))[0]
     # In reverse the terms of a chunk are computed again rather than kept.
@@ -281,14 +293,17 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> 
 
 
 @eqx.filter_jit
-def _prepared(terms: Terms, x: Float[Array, "obs x"], count: Array) -> tuple[Terms, Any, Array]:
+def _prepared(terms: Terms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None) -> tuple[Terms, Any, Array, Tilt | None]:
     """With what of the observations does not depend on u, computed once."""
-    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), count
+    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), count, tilt
 
 
-def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array]) -> tuple[Float[Array, " draws"], Cloud]:
-    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows n, not the bucket's size."""
-    terms, prepared, count = data
+def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple[Float[Array, " draws"], Cloud]:
+    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows n, not the bucket's size.
+
+    A tilt from N(0, I) to the prior counts like one more observation.
+    """
+    terms, prepared, count, tilt = data
     chunk = min(CLOUD_CHUNK, len(jax.tree.leaves(prepared)[0]))
 
     def one(u: Theta) -> tuple[Scalar, Theta]:
@@ -300,31 +315,37 @@ def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array]) -> tuple[Float[Array,
             )(u)
             return total[0] + value, total[1] + slope
 
-        return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, (jnp.zeros(()), jnp.zeros_like(u)))
+        start = (jnp.zeros(()), jnp.zeros_like(u))
+        if tilt is not None:
+            start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
+        return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, start)
 
     return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
 
 
-def _likelihoods_asked(v: Along, data: tuple[tuple[Terms, Any, Array], Asked]) -> tuple[Float[Array, " draws"], Along]:
+def _likelihoods_asked(
+    v: Along, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]
+) -> tuple[Float[Array, " draws"], Along]:
     """The same under another prior, or along the plane of some parameters."""
     own, asked = data
     value, slope = _likelihoods(asked.back(v), own)
     if asked.other is not None:
-        more, pull = jax.vmap(jax.value_and_grad(asked.other.exact_log_ratio))(asked.back(v))
+        other, tilt = asked.other, asked.tilt
+        more, pull = jax.vmap(jax.value_and_grad(lambda w: other.exact_log_ratio(w, tilt)))(asked.back(v))
         value, slope = value + more, slope + jnp.where(jnp.isfinite(more)[:, None], pull, 0.0)
     return value, slope if asked.plane is None else slope @ asked.plane.free
 
 
-def _log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], Array], Asked]) -> Scalar:
+def _log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked]) -> Scalar:
     """`_log_density` under another prior, or along the plane of some parameters."""
     own, asked = data
     u = asked.back(v[None])[0]
     value = _log_density(u, own)
-    return value if asked.other is None else value + asked.other.log_ratio(u)
+    return value if asked.other is None else value + asked.other.log_ratio_at(u, asked.tilt)
 
 
 @eqx.filter_jit
-def _values(u: Cloud, data: tuple[tuple[Terms, Any, Array], Asked]) -> Float[Array, " draws"]:
+def _values(u: Cloud, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]) -> Float[Array, " draws"]:
     """Σ_j of the terms, and the log ratio of another prior; values alone."""
     with jax.default_matmul_precision("highest"):
         return _likelihoods_asked(u, data)[0]
@@ -336,9 +357,9 @@ def _volumes(terms: Any, x: Float[Array, "obs x"]) -> Float[Array, " obs"]:
 
 
 @eqx.filter_jit
-def _masses(terms: MeanTerms, u: Cloud, key: Key) -> Float[Array, "points count"]:
+def _masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> Float[Array, "draws count"]:
     keys = jax.random.split(key, len(u))
-    return jax.lax.map(lambda at: terms.masses(at[0], at[1], MASSES), (u, keys))
+    return jax.lax.map(lambda at: terms.masses(at[0], at[1], at[2], MASSES), (u, x, keys))
 
 
 @eqx.filter_jit
@@ -350,13 +371,13 @@ def _each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array,
 
 @eqx.filter_jit
 def _climbed(
-    u: Cloud, data: tuple[tuple[Terms, Float[Array, "obs x"], Array], Asked], by_volume: OtherPrior | None
+    u: Cloud, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked], by_volume: OtherPrior | None
 ) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
     """Uphill on the density of u, or of θ; and the curvatures there."""
 
     def one(u: Theta) -> Scalar:
         value = _log_density_asked(u, data)
-        return value if by_volume is None else value + by_volume.log_ratio(u)
+        return value if by_volume is None else value + by_volume.log_ratio_at(u, data[1].tilt)
 
     def score(u: Cloud) -> Cloud:
         return jax.lax.map(jax.grad(one), u)
@@ -367,13 +388,15 @@ def _climbed(
 
 
 @eqx.filter_jit
-def _clouds_of_many(data: tuple[Terms, Float[Array, "sets obs x"], Array], dim: int, clouds: Clouds, keys: Array) -> Tempered:
+def _clouds_of_many(
+    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], dim: int, clouds: Clouds, keys: Array
+) -> Tempered:
     """Those of each data set, with the keys that they would have alone."""
-    terms, x, n = data
+    terms, x, n, tilt = data
     number, size = clouds
 
     def one(x: Array, key: Key) -> Tempered:
-        own = _prepared(terms, x, n)
+        own = _prepared(terms, x, n, tilt)
         each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
         return jax.vmap(lambda key: tempered(_likelihoods, own, dim, size, key))(each)
 
@@ -381,12 +404,14 @@ def _clouds_of_many(data: tuple[Terms, Float[Array, "sets obs x"], Array], dim: 
 
 
 @eqx.filter_jit
-def _by_member(terms: MeanTerms, x: Float[Array, "obs x"], count: Array, u: Cloud) -> Float[Array, "members draws dim"]:
+def _by_member(
+    terms: MeanTerms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None, u: Cloud
+) -> Float[Array, "members draws dim"]:
     """The gradient of every member's own log density, a few draws at a time."""
 
     def one(network: Any) -> Cloud:
         alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count)), u, batch_size=GRADIENTS_TOGETHER)
+        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count, tilt)), u, batch_size=GRADIENTS_TOGETHER)
 
     return jax.lax.map(one, terms.network)
 
@@ -405,11 +430,11 @@ def _at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud
 
 @eqx.filter_jit
 def _chains_of_many(
-    data: tuple[Terms, Float[Array, "sets obs x"], Array], chains: Chains, keys: Array
+    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], chains: Chains, keys: Array
 ) -> tuple[Float[Array, "sets chains length dim"], Array]:
     """Those of each data set."""
-    terms, x, n = data
-    return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, n), chains, key))(x, keys)
+    terms, x, n, tilt = data
+    return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, n, tilt), chains, key))(x, keys)
 
 
 def warn(info: SummedInfo, u: np.ndarray) -> None:

@@ -284,7 +284,9 @@ def with_channels(observation: Shape) -> Shape:
 
 
 def joined(x: Vector, observation: Shape) -> Float[Array, "..."]:
-    """A standardised observation (numbers, then which of them are missing) in that shape."""
+    """A standardised observation in its shape or, if it comes with as many numbers that say which are missing, in that one."""
+    if x.size == np.prod(observation):
+        return x.reshape(observation)
     parts = [half.reshape(observation) for half in jnp.split(x, 2)]
     same = len(with_channels(observation)) == len(observation)
     return jnp.concatenate(parts, axis=-1) if same else jnp.stack(parts, axis=-1)

@@ -32,7 +32,7 @@ from scorefold.noise import Level
 from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.masked_base import MaskedBase
-from scorefold.score.resmlp import Block, Linear, ResMLP
+from scorefold.score.resmlp import Block, Linear, ResMLP, after
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 
@@ -125,10 +125,7 @@ class ScoreNetwork(eqx.Module):
         """The set's share of the join, from standardised observations, of which the first `size` count."""
 
         def one(x: Observation) -> Float[Array, " width"]:
-            if self.embedding is None:
-                return self.x_mlp(x)
-            shape = self.shape.observation
-            return self.x_mlp(self.embedding(joined(x, shape) if self.shape.missing else x.reshape(shape)))
+            return self.x_mlp(x if self.embedding is None else self.embedding(joined(x, self.shape.observation)))
 
         counts = (jnp.arange(x.shape[0]) < size)[:, None]
         pooled = jnp.sum(jnp.where(counts, jax.vmap(one)(x), 0.0), axis=0) / jnp.maximum(size, 1)
@@ -137,7 +134,7 @@ class ScoreNetwork(eqx.Module):
 
     def theta_part(self, theta: Theta, t: Scalar) -> Float[Array, " width"]:
         """The share of u and t in the join."""
-        return self.from_theta(self.theta_mlp(theta)) + self.from_t(positional(t, self.shape.width))
+        return self.theta_mlp.then(self.from_theta, theta) + self.from_t(positional(t, self.shape.width))
 
     def z_part(self, z: Theta) -> Float[Array, " width"]:
         """The share of z in the join; zero without a base."""
@@ -148,7 +145,7 @@ class ScoreNetwork(eqx.Module):
         h = jax.nn.silu(join)
         for block in self.blocks:
             h = block(h)
-        return self.out(self.norm(h))
+        return after(self.norm, self.out, h)
 
 
 class ScoreModel(eqx.Module):

@@ -10,21 +10,36 @@ from scorefold.shown import listed
 MOST_UNPACKED = 6
 
 
-def refuse_other_arguments(simulator: Callable[..., Any]) -> None:
-    """A SimulatorError for a function that cannot be called with θ and rng; one whose arguments nobody knows passes."""
+def refuse_other_arguments(simulator: Callable[..., Any], inputs: bool) -> None:
+    """A SimulatorError for a function that cannot be called with θ, rng and, if there are some, inputs; one whose arguments
+    nobody knows passes.
+    """
     try:
         signature = inspect.signature(simulator)
     except (TypeError, ValueError):
         return
+    wanted = ("theta", "rng", "inputs") if inputs else ("theta", "rng")
     try:
-        signature.bind(None, None)
+        signature.bind(*wanted)
     except TypeError:
         name = getattr(simulator, "__name__", type(simulator).__name__)
         called = name if name.isidentifier() else "simulator"
         raise SimulatorError(
-            f"expected a simulator that takes (theta, rng); got {name}{signature}. Write `def {called}(theta, rng): …`, and "
-            "draw all random numbers from rng, a numpy.random.Generator: rng.normal(), rng.integers(10)."
+            f"expected a simulator that takes ({', '.join(wanted)}); got {name}{signature}. Write `def {called}"
+            f"({', '.join(wanted)}): …`, and draw all random numbers from rng, a numpy.random.Generator: rng.normal(), "
+            f"rng.integers(10).{_about_inputs(signature, inputs)}"
         ) from None
+
+
+def _about_inputs(signature: inspect.Signature, inputs: bool) -> str:
+    """What a third argument needs, or why there should be one."""
+    if inputs:
+        return " inputs are the known inputs of one observation, in an array."
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        return ""
+    return " A third argument gets the known inputs of an observation, if there are some: sf.simulate(…, inputs=…)."
 
 
 def advice(text: str, names: Sequence[str]) -> str:

@@ -22,7 +22,8 @@ class Batched:
 
     Args:
         function: `function(theta, keys) -> x` with θ (batch, dim), one random key for each row, and x (batch, ...). Row i may
-            use key i only. It must be a function that `jax.jit` takes.
+            use key i only. It must be a function that `jax.jit` takes. With known inputs it is `function(theta, keys, inputs)`,
+            with inputs (batch, inputs).
 
     Raises:
         ScorefoldError: It is not a function.
@@ -37,7 +38,7 @@ class Batched:
         (100, 1, 3)
     """
 
-    function: Callable[[Thetas, Keys], Observations]
+    function: Callable[..., Observations]
 
     def __post_init__(self) -> None:
         if not callable(self.function):

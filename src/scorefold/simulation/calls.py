@@ -3,11 +3,14 @@
 Call i is simulation i: its parameters are `theta[case[i]]`, and its random stream is a pure function of (seed, i).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from scorefold.prior import Prior
+from scorefold.simulation.inputs import Inputs
 
 LARGEST_BUDGET = 10**9
 """Simulations are counted in 32 bits on the device, and their parameters planned in memory."""
@@ -25,6 +28,8 @@ class Calls(NamedTuple):
     seed: int
     names: tuple[str, ...] = ()
     """Of the parameters, where they are known."""
+    inputs: Callable[[int, int], np.ndarray] | None = None
+    """The known inputs (stop - start, inputs) of calls start … stop-1, where there are some."""
 
     @property
     def budget(self) -> int:
@@ -40,15 +45,21 @@ class Calls(NamedTuple):
         """θ of calls start … stop-1."""
         return self.theta[self.case[start:stop]]
 
+    def arguments(self, start: int, stop: int) -> np.ndarray:
+        """θ of calls start … stop-1 and, behind it, their inputs if there are some: what a simulator is run on."""
+        theta = self.rows(start, stop)
+        return theta if self.inputs is None else np.concatenate([theta, self.inputs(start, stop)], axis=1)
+
     def describe(self, index: int) -> str:
-        """θ of one call, with all digits."""
+        """θ of one call, and its inputs if it has some, with all digits."""
         values = self.rows(index, index + 1)[0].tolist()
+        known = "" if self.inputs is None else f" with inputs {self.inputs(index, index + 1)[0].tolist()!r}"
         if not self.names:
-            return repr(values)
-        return "(" + ", ".join(f"{name} = {value!r}" for name, value in zip(self.names, values, strict=True)) + ")"
+            return f"{values!r}{known}"
+        return "(" + ", ".join(f"{name} = {value!r}" for name, value in zip(self.names, values, strict=True)) + ")" + known
 
 
-def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Calls:
+def plan(prior: Prior, budget: int, set_size: int, seed: int, inputs: Inputs | None = None) -> Calls:
     """Cases of 1 … `set_size` calls each, drawn from the prior: a pure function; a larger budget continues a smaller one."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     sizes = rng.integers(1, set_size + 1, size=budget)
@@ -56,9 +67,14 @@ def plan(prior: Prior, budget: int, set_size: int, seed: int) -> Calls:
     cases = int(np.searchsorted(ends, budget)) + 1
     sizes = sizes[:cases]
     sizes[-1] -= ends[cases - 1] - budget
-    return Calls(prior.sample(cases, seed), np.repeat(np.arange(cases), sizes), set_size, seed, prior.names)
+    own = None if inputs is None else partial(inputs.drawn, seed)
+    return Calls(prior.sample(cases, seed), np.repeat(np.arange(cases), sizes), set_size, seed, prior.names, own)
 
 
-def repeat(theta: np.ndarray, n: int, seed: int) -> Calls:
-    """n calls for each row of θ (rows, dim)."""
-    return Calls(theta, np.repeat(np.arange(len(theta)), n), n, seed)
+def repeat(theta: np.ndarray, n: int, seed: int, inputs: np.ndarray | None = None) -> Calls:
+    """n calls for each row of θ (rows, dim), with inputs (n, inputs) for all rows, or (rows, n, inputs)."""
+    case = np.repeat(np.arange(len(theta)), n)
+    if inputs is None:
+        return Calls(theta, case, n, seed)
+    flat = np.broadcast_to(inputs, (len(theta), n, inputs.shape[-1])).reshape(len(case), -1)
+    return Calls(theta, case, n, seed, inputs=lambda start, stop: flat[start:stop])

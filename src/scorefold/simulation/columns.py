@@ -123,6 +123,17 @@ def checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...]:
     return given
 
 
+def joined_names(x_names: tuple[str, ...], input_names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """The names of all numbers of an observation, inputs last; outcomes are numbered where only inputs have names."""
+    if not input_names:
+        return checked_names(x_names, shape)
+    outcomes = int(np.prod(shape)) - len(input_names)
+    names = checked_names(x_names, (outcomes,)) or tuple(f"x[{i}]" for i in range(outcomes))
+    if twice := sorted(set(names) & set(input_names)):
+        raise ScorefoldError(f"expected outcomes and inputs with different names; got {listed(twice)} for both. Rename one.")
+    return (*names, *input_names)
+
+
 def outcome_names(names: Any) -> tuple[str, ...]:
     """The names of outcomes, before it is known how many there should be; None for none."""
     return () if names is None else settings.names("outcome (x_names)", [names] if isinstance(names, str) else names)

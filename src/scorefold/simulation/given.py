@@ -19,7 +19,9 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.shown import listed
 from scorefold.simulation import columns
+from scorefold.simulation.inputs import inputs_from, table_of
 from scorefold.simulation.outcome import LARGEST, rounded
+from scorefold.simulation.with_inputs import refuse_arrays
 
 MOST_FAILED = 0.1
 UNLIKELY = 1e-6
@@ -36,15 +38,25 @@ class Given(NamedTuple):
     budget: int
     failed: int
     x_names: tuple[str, ...]
+    input_names: tuple[str, ...]
 
 
-def given(prior: Prior, theta: Any, x: Any, sets: bool, x_names: Sequence[str] | None, missing: bool = False) -> Given:
+def given(
+    prior: Prior,
+    theta: Any,
+    x: Any,
+    sets: bool,
+    x_names: Sequence[str] | None,
+    inputs: Any = None,
+    input_names: Sequence[str] | None = None,
+    missing: bool = False,
+) -> Given:
     """What was given, checked; see `Simulations`."""
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
     theta = parameters(prior, theta)
     wanted = columns.outcome_names(x_names)
-    parts = list(x) if sets and hasattr(x, "__iter__") and not columns.is_table(x) else [x]
+    parts = _parts(x, sets)
     read = [_observations(one, wanted) for one in parts]
     if len({array.shape[1:] for array, _ in read}) > 1:
         raise ScorefoldError(f"expected observations of one shape; got {listed([array.shape[1:] for array, _ in read])}")
@@ -56,7 +68,31 @@ def given(prior: Prior, theta: Any, x: Any, sets: bool, x_names: Sequence[str] |
             "observations write sets=True, and give a list with an array for each row."
         )
     names = columns.checked_names(x_names, together.shape[1:]) or (read[0][1] if read else ())
-    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names, missing)
+    own: tuple[str, ...] = ()
+    if inputs is not None:
+        refuse_arrays(together.shape[1:])
+        known, own = _inputs(_parts(inputs, sets), lengths if sets else np.array([len(together)]), input_names)
+        together = np.concatenate([together.reshape(len(together), -1), known], axis=1)
+        names = columns.joined_names(names, own, together.shape[1:])
+    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names, own, missing)
+
+
+def _parts(values: Any, sets: bool) -> list[Any]:
+    """What there is for each row of θ, or for all of them together."""
+    return list(values) if sets and hasattr(values, "__iter__") and not columns.is_table(values) else [values]
+
+
+def _inputs(parts: list[Any], lengths: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The inputs of all observations (observations, inputs), and their names."""
+    read = [table_of("inputs", one, columns.outcome_names(names))[0] for one in parts]
+    if [len(one) for one in read] != lengths.tolist() or len({one.shape[1] for one in read}) > 1:
+        raise ScorefoldError(
+            f"expected a row of inputs for each of the {lengths.sum():,} observations; got shapes "
+            f"{listed([one.shape for one in read])}"
+        )
+    found = inputs_from(parts[0], names)
+    assert found is not None
+    return np.concatenate(read), found.names
 
 
 def parameters(prior: Prior, theta: Any) -> np.ndarray:
@@ -105,7 +141,12 @@ def _observations(x: Any, names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str
 
 
 def _put_together(
-    theta: np.ndarray, observations: np.ndarray, case: np.ndarray, names: tuple[str, ...], missing: bool
+    theta: np.ndarray,
+    observations: np.ndarray,
+    case: np.ndarray,
+    names: tuple[str, ...],
+    input_names: tuple[str, ...],
+    missing: bool,
 ) -> Given:
     """Sets without what failed, and without cases of which nothing is left."""
     holes = np.isnan(observations) if missing else np.zeros(observations.shape, bool)
@@ -130,4 +171,4 @@ def _put_together(
     some = sizes > 0
     x = np.zeros((int(some.sum()), sizes.max(initial=1), *single.shape[1:]), np.float32)
     x[(np.cumsum(some) - 1)[case], np.arange(len(case)) - (np.cumsum(sizes) - sizes)[case]] = single
-    return Given(theta[some], x, sizes[some], calls, failed, names)
+    return Given(theta[some], x, sizes[some], calls, failed, names, input_names)

@@ -61,6 +61,11 @@ def opened(sims: Simulations) -> Simulations:
 
 def dropped(sims: Simulations, seed: int) -> Simulations:
     """The cases to train on: each several times, with some of its numbers dropped at random."""
+    if not sims.prior.has_density:
+        raise ScorefoldError(
+            "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
+            "distribution, or leave missing out."
+        )
     if isinstance(sims.x, np.memmap):
         raise ScorefoldError("expected simulations in memory, to drop numbers from; got a store's, which are mapped.")
     rng = np.random.default_rng([seed, 29])

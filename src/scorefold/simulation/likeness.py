@@ -32,6 +32,7 @@ KINDS = ("constant", "binary", "count", "continuous")
 LOOKED_AT = 20_000
 """Observations from which quantiles and correlations come."""
 QUANTILES = 65
+INPUTS_KEPT = 1_000
 MOST_TOGETHER = 64
 """Numbers of an observation whose correlations are kept."""
 MANY = 0.1
@@ -60,6 +61,10 @@ class Seen:
     """R⁻¹, or nothing where there are too many numbers."""
     farthest: float
     """The largest d² of a simulated observation."""
+    input_names: tuple[str, ...]
+    """Of the known inputs, the last of the numbers; none where there are none."""
+    inputs: Float[np.ndarray, "some inputs"] | None
+    """Up to 1,000 of the simulated inputs: where others of their kind are drawn from; None where there are none."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Seen) and all(
@@ -78,8 +83,21 @@ class Seen:
             and len(self.quantiles) > 1
             and (np.diff(self.quantiles, axis=0) >= 0).all()
             and len(self.precision) in (0, numbers)
+            and self._has_its_inputs()
         )
         return "" if good else "what the simulated observations look like should be ranges and quantiles in order"
+
+    def _has_its_inputs(self) -> bool:
+        """Whether the inputs are the last of the numbers, and there is a table of them if there are some."""
+        if self.inputs is None:
+            return not self.input_names
+        count, rows = len(self.input_names), len(self.inputs)
+        return (
+            0 < count < len(self.names)
+            and self.names[-count:] == self.input_names
+            and rows > 0
+            and self.inputs.shape[1] == count
+        )
 
     def name(self, number: int) -> str:
         """Of one of the numbers."""
@@ -111,7 +129,9 @@ def look(sims: Simulations) -> Seen:
         precision = np.linalg.pinv(np.cov(z, rowvar=False).reshape(z.shape[1], -1), rcond=1e-6, hermitian=True)
         farthest = float(np.einsum("ni,ij,nj->n", z, precision, z).max())
     low, high = low.astype(np.float64), high.astype(np.float64)
-    return Seen(tuple(sims.x_names), kind, low, high, quantiles, precision, farthest)
+    own = tuple(sims.input_names)
+    inputs = some[:: -(-len(some) // INPUTS_KEPT), -len(own) :] if own else None
+    return Seen(tuple(sims.x_names), kind, low, high, quantiles, precision, farthest, own, inputs)
 
 
 def _joined(kinds: list[np.ndarray], low: np.ndarray, high: np.ndarray, some: np.ndarray) -> np.ndarray:

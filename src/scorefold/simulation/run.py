@@ -47,7 +47,7 @@ class Place(Protocol):
 def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
     """Make what is missing; a SimulatorError if too many simulations fail, those that were there before included."""
     calls = place.calls
-    shape, first = (place.shape, []) if place.shape is not None else source.shape(calls.rows, calls.budget, guard)
+    shape, first = (place.shape, []) if place.shape is not None else source.shape(calls.arguments, calls.budget, guard)
     place.begin(shape)
     done = count_done(place)
     with bar("simulating", calls.budget, progress, done) as report:
@@ -59,7 +59,7 @@ def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
 
         if first and not done:
             keep(block(0, first, shape))
-        for made in source.blocks(place.missing(), calls.rows, shape):
+        for made in source.blocks(place.missing(), calls.arguments, shape):
             keep(made)
             guard.see(made)
     place.finish()

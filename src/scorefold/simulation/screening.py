@@ -37,6 +37,9 @@ def check(sims: Simulations) -> None:
         kinds = ", ".join(type(part).__name__ for part in (theta, x, sizes, origin))
         raise ScorefoldError(f"expected θ, x, sizes and origin as NumPy arrays; got {kinds}. Use what sf.simulate returns.")
     columns.checked_names(list(sims.x_names) if isinstance(sims.x_names, tuple) else sims.x_names, x.shape[2:])
+    count = len(sims.input_names)
+    if count and (not isinstance(sims.input_names, tuple) or tuple(sims.x_names[-count:]) != sims.input_names):
+        raise ScorefoldError("expected the names of inputs as the last of x_names. Use what sf.simulate returns.")
     cases = len(theta) if theta.ndim else 0
     agree = (
         theta.shape == (cases, sims.prior.dim)

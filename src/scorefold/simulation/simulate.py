@@ -8,6 +8,7 @@ simulation is a status of that one, and the others go on.
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
 from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed, opened
+from scorefold.simulation.inputs import inputs_from, joined
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.run import count_done, run
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations
@@ -40,6 +42,8 @@ def simulate(
     workers: int | Workers | None = None,
     progress: bool = False,
     x_names: Sequence[str] | None = None,
+    inputs: Any = None,
+    input_names: Sequence[str] | None = None,
     missing: bool = False,
 ) -> Simulations:
     """Call a simulator on draws from the prior: the training cases for `sf.fit`.
@@ -63,6 +67,11 @@ def simulate(
         progress: Whether to show a progress bar. Default False.
         x_names: The names of the numbers that the simulator returns, such as ("rt", "choice"). They are kept with the
             simulations and with the model; observations in a table are then matched by name. Default None: none.
+        inputs: What is known of each observation before it is made, such as a motion coherence or the size of a household:
+            `inputs(rng)`, which draws a number or a list of them, or a table (an array or a DataFrame) whose rows are drawn at
+            random. The simulator is then called as `simulator(theta, rng, inputs)`, with an array. Inputs should cover those
+            of the observations to come; how often each is drawn does not matter for the posterior. Default None: none.
+        input_names: The names of the inputs. Default None: a DataFrame's columns, or numbers.
         missing: Whether numbers of an observation may be missing. NaN that the simulator returns, and NaN in `x_obs`, then
             mean "not observed", and training drops further numbers at random; for `sf.NPSE` (`docs/densities.md`). Default
             False: NaN is a failure.
@@ -85,23 +94,32 @@ def simulate(
         ...     return theta + rng.normal(size=3)
         >>> sf.simulate(prior, simulator, budget=100, seed=0)
         Simulations(100 cases from 100 simulator calls, 0 failed; θ = (rate), x 3, sets of up to 1)
+        >>> def response(theta, rng, inputs):
+        ...     return rng.normal(theta[0] * inputs[0])
+        >>> sf.simulate(prior, response, budget=100, inputs=lambda rng: rng.uniform(1, 2), input_names=["dose"])
+        Simulations(100 cases from 100 simulator calls, 0 failed; θ = (rate), x 1 (x[0]) given inputs (dose), sets of up to 1)
     """
     _check_prior(prior)
     seed, budget, set_size = settings.seed(seed), _checked_budget(budget), settings.count("set_size", set_size, 1)
     _check_size(budget, set_size)
     path = None if store is None else settings.folder(store)
-    if missing and path is not None:
-        raise ScorefoldError("expected no store with missing=True, as a store keeps complete observations only. Leave it out.")
+    if missing and (path is not None or inputs is not None):
+        raise ScorefoldError(
+            "expected neither a store nor inputs with missing=True: a store keeps complete observations, and inputs are known. "
+            "Leave one of them out."
+        )
     if missing and callable(simulator):
         simulator = holed(simulator)
     workers = as_workers(workers)
-    check(simulator, workers)
-    calls = plan(prior, budget, set_size, seed)
+    known = inputs_from(inputs, input_names)
+    check(simulator, workers, known is not None)
+    calls = plan(prior, budget, set_size, seed, known)
     _check_cases(calls)
-    names = outcome_names(x_names)
-    place = Memory(calls, prior, names) if path is None else StoreFilling(path, prior, simulator, calls, names)
+    names, own = outcome_names(x_names), () if known is None else known.names
+    place = Memory(calls, prior, names, own) if path is None else StoreFilling(path, prior, simulator, calls, names, known)
     guard = Guard(workers.max_failures, calls.describe, prior.names)
-    with source_of(simulator, calls.seed, workers, stored=path is not None) as source:
+    run_by = simulator if known is None else joined(simulator, prior.dim)
+    with source_of(run_by, calls.seed, workers, stored=path is not None) as source, closing(place):
         try:
             run(source, place, guard, progress)
         except KeyboardInterrupt:

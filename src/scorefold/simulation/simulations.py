@@ -62,7 +62,9 @@ class _Fields(NamedTuple):
     calls: np.ndarray | None = None
     """(cases,) how many calls each case had, failed ones included; None where none failed, or nothing is known of them"""
     x_names: tuple[str, ...] = ()
-    """Of the numbers of an observation, where they were named."""
+    """Of the numbers of an observation, where they were named; those of inputs come last."""
+    input_names: tuple[str, ...] = ()
+    """Of the known inputs, an observation's last numbers; none where there are no inputs."""
     missing: bool = False
     """NaN in x are numbers that were not observed."""
 
@@ -81,6 +83,9 @@ class Simulations(_Fields):
             `sets`, a sequence with an array (n, *shape) or a DataFrame for each row of θ, which may differ in n.
         sets: Whether `x` are sets of observations. Default False.
         x_names: The names of the numbers of an observation, for tables and figures. Default None: none, or a DataFrame's.
+        inputs: The known inputs of the observations: an array (cases, inputs) or a DataFrame and, with `sets`, a sequence with
+            one for each row of θ. Default None: there are none.
+        input_names: Their names. Default None: a DataFrame's, or numbers.
         missing: Whether NaN in `x` are numbers that were not observed, as in `sf.simulate`. Default False: NaN is a failure.
 
     Raises:
@@ -118,10 +123,14 @@ class Simulations(_Fields):
         *,
         sets: bool = False,
         x_names: Sequence[str] | None = None,
+        inputs: Any = None,
+        input_names: Sequence[str] | None = None,
         missing: bool = False,
     ) -> "Simulations":
         """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
-        cases = given(prior, theta, x, sets, x_names, missing)
+        if missing and inputs is not None:
+            raise ScorefoldError("expected no inputs with missing=True, as inputs are known. Leave one of them out.")
+        cases = given(prior, theta, x, sets, x_names, inputs, input_names, missing)
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
         count, m = cases.x.shape[:2]
@@ -139,6 +148,7 @@ class Simulations(_Fields):
                 (),
                 None,
                 cases.x_names,
+                cases.input_names,
                 missing,
             )
         )
@@ -148,12 +158,22 @@ class Simulations(_Fields):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one observation."""
+        """The shape of one observation; its inputs, if it has some, are its last numbers."""
         return self.x.shape[2:]
+
+    @property
+    def inputs(self) -> np.ndarray | None:
+        """(cases, m, inputs), the known inputs; None where there are none."""
+        return self.x[..., -len(self.input_names) :] if self.input_names else None
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.shape)) or "scalar"
-        named = f" ({listed(self.x_names)})" if self.x_names else ""
+        outcomes = self.x_names[: len(self.x_names) - len(self.input_names)]
+        if self.input_names:
+            shape = f"{len(outcomes)}"
+        named = f" ({listed(outcomes)})" if outcomes else ""
+        if self.input_names:
+            named += f" given inputs ({listed(self.input_names)})"
         return (
             f"Simulations({len(self.theta):,} cases from {self.budget:,} simulator calls, {self.failed:,} failed; "
             f"θ = ({listed(self.prior.names)}), x {shape}{named}, sets of up to {self.set_size})"
@@ -264,6 +284,7 @@ def gather(
     shape: tuple[int, ...],
     allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM,
     x_names: tuple[str, ...] = (),
+    input_names: tuple[str, ...] = (),
 ) -> Simulations:
     """Sets out of blocks (first call, observations) that come one after the other.
 
@@ -299,6 +320,7 @@ def gather(
         failures=failures(calls, status, {}),
         calls=None if made == len(case) else _calls_made(calls, status)[some],
         x_names=x_names,
+        input_names=input_names,
     )
     return Simulations._make(fields)
 

@@ -10,6 +10,7 @@ from untrained import untrained
 import scorefold as sf
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.check import SLOPES, Pairs, Simulating, _stable, run_check
+from scorefold.posterior.draws import Drawn
 from scorefold.posterior.trust import BAD, GOOD
 from scorefold.score.local_mean import LocalMean
 
@@ -164,3 +165,12 @@ def test_a_line_is_never_so_steep_that_draws_run_away():
     np.testing.assert_allclose(np.linalg.eigvalsh((bounded + bounded.T) / 2), [SLOPES[0], 0.5])
     np.testing.assert_allclose(bounded - bounded.T, slope - slope.T)
     np.testing.assert_allclose(_stable(np.diag([-0.5, 2.0])), np.diag([-0.5, 2.0]), atol=1e-12)
+
+
+def test_a_refined_posterior_that_sees_scores_of_its_start_is_checked(monkeypatch):
+    posterior = untrained("refined with summaries")
+    u = np.random.default_rng(0).normal([0.1, -0.3], 0.05, size=(100, 2))
+    monkeypatch.setattr(type(posterior), "draw", lambda self, *how: Drawn(u, None, None))
+    found = posterior.check(X[:4, :2], lambda theta, rng: theta[:2] + rng.normal(size=2), sims=200)
+    assert found.n == 4
+    assert np.isfinite(found.shift).all()

@@ -136,3 +136,8 @@ def test_html_of_draws_escapes_names():
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "a&amp;b" in page
+
+
+@pytest.mark.parametrize("how", ["the nearest 100 of 2,000 sets", "smc", None])
+def test_a_summary_of_draws_whose_making_is_told_in_words(how):
+    assert "given 3 observations" in str(dataclasses.replace(DRAWN, how=how, n=3).summary())

@@ -62,7 +62,7 @@ def test_where_the_other_prior_ends():
     u = NORMALS.to_normal([[-0.1, 0], [0.1, 5], [1.9, 0], [2.1, 0]])
     assert ratio.cuts
     assert ratio.inside(u).tolist() == [False, True, True, False]
-    values = [float(on_device(ratio).exact_log_ratio(jnp.asarray(one, jnp.float32))) for one in u]
+    values = [float(on_device(ratio).exact_log_ratio(jnp.asarray(one, jnp.float32), None)) for one in u]
     assert np.isfinite(values).tolist() == [False, True, True, False]
     smooth = [float(on_device(ratio).log_ratio(jnp.asarray(one, jnp.float32))) for one in u]
     assert np.isfinite(smooth).all(), "samplers that follow scores go a little beyond"

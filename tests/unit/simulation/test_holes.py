@@ -64,9 +64,13 @@ def test_given_simulations():
         assert len(sf.Simulations(PRIOR, theta, x, missing=True).theta) == 198
 
 
-def test_a_store_is_refused(tmp_path):
-    with pytest.raises(ScorefoldError, match="no store"):
+def test_a_store_and_inputs_are_refused(tmp_path):
+    with pytest.raises(ScorefoldError, match="neither a store nor inputs"):
         sf.simulate(PRIOR, some_missing, 300, missing=True, store=tmp_path / "store")
+    with pytest.raises(ScorefoldError, match="neither a store nor inputs"):
+        sf.simulate(PRIOR, some_missing, 300, missing=True, inputs=np.ones((5, 1)))
+    with pytest.raises(ScorefoldError, match="no inputs"):
+        sf.Simulations(PRIOR, np.zeros((60, 1)), np.zeros((60, 2)), missing=True, inputs=np.ones((60, 1)))
 
 
 @pytest.mark.false_failure(1e-6)

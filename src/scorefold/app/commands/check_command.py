@@ -14,11 +14,16 @@ def check(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
-    config: Annotated[Path | None, typer.Option(help="A TOML file whose simulator to use instead.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
+    ] = None,
     sims: Annotated[
         int, typer.Option(min=50, help="Simulator calls; 100 for each observation tell a shift to 0.1 posterior sd.")
     ] = 300,
     seed: Annotated[int, typer.Option(min=0, help="Seed of draws and simulations.")] = 0,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for a page and check.json.")] = None,
     save: Annotated[Path | None, typer.Option(help="Keep the corrected model in this new folder, for sf.load.")] = None,
 ) -> None:
@@ -33,6 +38,7 @@ def check(
     from scorefold.shown import observations as words
 
     x_obs = read_observations(observations, "OBSERVATIONS")
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
     source, console = source_of(known("--task", lambda: room.get(task)), config), Console(soft_wrap=True, highlight=False)
     if save is not None and (save.is_symlink() or save.exists()):
         raise typer.BadParameter(f"{save} exists already; name a new folder", param_hint="--save")
@@ -42,7 +48,8 @@ def check(
         posterior = load(model)
         belongs(posterior, source.names, "--config" if config else "--task")
         console.print(f"{source.title}, given {words(len(x_obs))}: {sims:,} simulator calls\n", markup=False)
-        found = posterior.check(x_obs, source.simulator, sims, seed, progress=console.is_terminal)
+        how = {"workers": source.workers, "progress": console.is_terminal, "inputs": known_inputs}
+        found = posterior.check(x_obs, source.simulator, sims, seed, **how)
         summary = found.summary()
         console.print(grid(COLUMNS, rows(summary)))
         console.print(f"\n{found.words}", markup=False)

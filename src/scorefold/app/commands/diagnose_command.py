@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def diagnose(
     model: Annotated[Path | None, typer.Argument(help="A saved posterior. Without it, one is trained for the task.")] = None,
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
-    config: Annotated[Path | None, typer.Option(help="A TOML file whose simulator to use instead, with MODEL.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead, with MODEL.")
+    ] = None,
     method: Annotated[str, typer.Option(help="What to train, when there is no MODEL.")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
@@ -25,6 +27,9 @@ def diagnose(
     draws: Annotated[int, typer.Option(min=20, help="Posterior draws for each of them.")] = 100,
     observations: Annotated[
         Path | None, typer.Option(help="Also check your own data set: a .npy or .csv file of n observations.")
+    ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Their known inputs, a row to each, if they are not columns of --observations.")
     ] = None,
     observe: Annotated[
         int | None, typer.Option(min=0, help="Also check one data set of the task, simulated with this seed.")
@@ -47,16 +52,17 @@ def diagnose(
     known("--method", lambda: methods.get(method))
     source, console = source_of(chosen, config), Console()
     x_obs = read_observations(observations, "--observations") if observations else None
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
     folder(out)
     with at_work():
         posterior = load(model) if model else _train(chosen, method, budget, n, seed)
         belongs(posterior, source.names, "--config" if config else "--task")
         x_obs = chosen.observe(n, observe)[1] if observe is not None else x_obs
-        n = n if x_obs is None else len(posterior.checked(x_obs))
+        n = n if x_obs is None else len(posterior.checked(x_obs, known_inputs))
         console.print(f"[bold]{escape(source.title)}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
         found = verb(
             posterior, source.simulator, n, sims, draws, seed,
-            x_obs=x_obs, log_likelihood=source.log_likelihood, progress=True,
+            x_obs=x_obs, log_likelihood=source.log_likelihood, workers=source.workers, progress=True, inputs=known_inputs,
         )  # fmt: skip
     named = {"simulator": source.title, "model": model, "observations": observations}
     found.write(out, {word: str(value) for word, value in named.items() if value is not None})

@@ -67,6 +67,9 @@ def sample(
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,
     prior: Annotated[Path | None, typer.Option(help="A TOML file with another [prior] to draw under.")] = None,
     given: Annotated[list[str] | None, typer.Option(help="A parameter's value, as a=1.0: draws of the others.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where the draws go: .npz, .csv, or .nc for ArviZ.")] = Path("draws.npz"),
 ) -> None:
     """Draw from the posterior given the observations in a file."""
@@ -74,6 +77,7 @@ def sample(
     from scorefold.methods.load import load
 
     x_obs = read_observations(observations, "OBSERVATIONS")
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
     if out.suffix not in DRAWS_FORMATS:
         raise typer.BadParameter(f"expected a name that ends in {', '.join(DRAWS_FORMATS)}; got {out}", param_hint="--out")
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
@@ -82,8 +86,18 @@ def sample(
     other = None if prior is None else known("--prior", lambda: config.read_prior_alone(prior))
     values = None if not given else dict(_value(one) for one in given)
     with at_work():
-        drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size, prior=other, given=values)
-    _write(drawn, out)
+        drawn = load(model).sample(
+            x_obs,
+            draws,
+            seed,
+            rule=rule,
+            sampler=sampler,
+            set_size=size,
+            inputs=known_inputs,
+            prior=other,
+            given=values,
+        )
+    known("--out", lambda: _write(drawn, out))
     typer.echo(drawn.summary())
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")
 
@@ -121,17 +135,19 @@ def _simulations(path: Path) -> "Simulations":
 
 
 def _write(draws: "Draws", out: Path) -> None:
+    """The draws in a file, whole or not at all."""
     import numpy as np
 
-    try:
+    from scorefold.disk.durable import replacing
+    from scorefold.disk.trouble import told
+
+    with told(f"write the draws to {out}", "Nothing is half-written."), replacing(out) as part:
         if out.suffix == ".npz":
             trust = "" if draws.trust is None else draws.trust.verdict
-            np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged), trust=trust)
+            np.savez(part, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged), trust=trust)
         elif out.suffix == ".csv":
-            with out.open("w", encoding="utf-8", newline="") as file:
+            with part.open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerow(draws.names)
                 np.savetxt(file, draws.theta, delimiter=",")
         else:
-            draws.to_arviz().to_netcdf(str(out))
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+            draws.to_arviz().to_netcdf(str(part))

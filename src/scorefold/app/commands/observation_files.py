@@ -7,7 +7,8 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+from scorefold.app.commands.usage import known
+from scorefold.errors import ScorefoldError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +23,11 @@ def read_observations(path: Path, option: str) -> "np.ndarray | Columns":
     """The numbers in the file, with the names of its columns if it has some; a file that cannot be read is wrong usage of the
     option.
     """
+    return known(option, lambda: read_numbers(path))
+
+
+def read_numbers(path: Path) -> "np.ndarray | Columns":
+    """The same; a ScorefoldError for a file that cannot be read."""
     import numpy as np
 
     try:
@@ -30,8 +36,8 @@ def read_observations(path: Path, option: str) -> "np.ndarray | Columns":
         if path.suffix == ".csv":
             return _table(path)
     except (OSError, ValueError, csv.Error) as error:
-        raise typer.BadParameter(f"{path} cannot be read: {error}", param_hint=option) from None
-    raise typer.BadParameter(f"expected a file that ends in {' or '.join(OBSERVATION_FORMATS)}; got {path}", param_hint=option)
+        raise ScorefoldError(f"{path} cannot be read: {error}") from None
+    raise ScorefoldError(f"expected a file that ends in {' or '.join(OBSERVATION_FORMATS)}; got {path}")
 
 
 def _table(path: Path) -> "np.ndarray | Columns":

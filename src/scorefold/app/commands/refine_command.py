@@ -23,6 +23,9 @@ def refine(
     budget: Annotated[int, typer.Option(min=200, help="Simulator calls to spend.")] = 5_000,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds at most, the last one included.")] = 6,
     seed: Annotated[int, typer.Option(min=0, help="Seed of simulations, training and draws.")] = 0,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
 ) -> None:
     """Spend more simulations where the posterior of one data set is, and save a posterior for that data set.
@@ -34,6 +37,7 @@ def refine(
     from scorefold.methods.load import load
 
     x_obs = read_observations(observations, "OBSERVATIONS")
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
     own = known("--config", lambda: files.read(config))
     prior, simulator = known("--config", own.prior), known("--config", own.simulator)
     if out.exists() and not overwrite:
@@ -45,6 +49,7 @@ def refine(
         refined = start.refine(
             x_obs, simulator, budget, rounds, seed,
             sims=_trained_on(own, start), store=kept, workers=own.arguments()["workers"], progress=True,
+            inputs=known_inputs,
         )  # fmt: skip
         refined.save(out, overwrite=overwrite)
     typer.echo(f"{refined}\nThe model is {out}, for these observations; draw with `scorefold sample {out} {observations}`.")

@@ -16,12 +16,12 @@ from scorefold.simulation.sources.source import Source
 from scorefold.simulation.workers import Workers
 
 
-def check(simulator: Any, workers: Workers) -> None:
-    """A ScorefoldError for what is no simulator, or cannot be run by such workers."""
+def check(simulator: Any, workers: Workers, inputs: bool = False) -> None:
+    """A ScorefoldError for what is no simulator (of θ, rng and perhaps inputs), or cannot be run by such workers."""
     if not callable(simulator):
         raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
     if not isinstance(simulator, Batched):
-        refuse_other_arguments(simulator)
+        refuse_other_arguments(simulator, inputs)
     if isinstance(simulator, Batched) and (workers.count or workers.executor is not None or workers.limited):
         raise ScorefoldError(
             "expected executor, workers, timeout and memory only for simulators that run in worker processes; got them with "

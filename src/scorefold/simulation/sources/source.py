@@ -21,7 +21,7 @@ PROBE = 8
 Shape = tuple[int, ...]
 Gaps = list[tuple[int, int]]
 Rows = Callable[[int, int], np.ndarray]
-"""θ of simulations start … stop-1"""
+"""θ of simulations start … stop-1, with their inputs behind it if there are some"""
 
 
 @runtime_checkable

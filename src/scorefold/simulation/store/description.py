@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from scorefold import settings
+from scorefold.disk.trouble import storage_error
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
 from scorefold.shown import listed, one_line
 from scorefold.simulation.calls import LARGEST_BUDGET
-from scorefold.simulation.columns import checked_names
+from scorefold.simulation.columns import joined_names, outcome_names
 
 SCHEMA = 1
 SHARD_BYTES = 16 << 20
@@ -36,6 +38,10 @@ KINDS: dict[str, type] = {
 }
 X_NAMES = "x_names"
 """Names of outcomes are there if they were given. They are labels: the same simulations may be continued without them."""
+OWN = ("tmp", "lock")
+"""What a store may hold before it has a description."""
+INPUTS = "inputs"
+"""Names and SHA-256 of known inputs are there if there are some."""
 IDENTITY = tuple(key for key in KINDS if key != "scorefold")
 """What must agree to continue."""
 
@@ -69,10 +75,12 @@ def read(path: Path) -> dict[str, Any]:
         about = json.loads((path / "description.json").read_text())
     except FileNotFoundError:
         raise ScorefoldError(f"expected a store at {path}; found no description.json there") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise storage_error(error, f"read {path / 'description.json'}") from error
+    except (ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
     wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
-    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES}) or (["schema"] if about["schema"] != SCHEMA else [])
+    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES, INPUTS}) or (["schema"] if about["schema"] != SCHEMA else [])
     if wrong:
         raise ScorefoldError(
             f"expected a description of schema {SCHEMA} in {path}; {', '.join(wrong)} cannot be read. It was changed, or "
@@ -81,9 +89,20 @@ def read(path: Path) -> dict[str, Any]:
     whole = [about["seed"] + 1, about["set_size"], about["rows"], *(1 + n if type(n) is int else 0 for n in about["shape"])]
     if min(whole) < 1 or about["rows"] > ROWS_EVER or about["set_size"] > LARGEST_BUDGET:
         raise ScorefoldError(f"expected counts and shapes in {path / 'description.json'}; it was changed")
-    if X_NAMES in about:
-        checked_names(about[X_NAMES], tuple(about["shape"]))
+    names_of(about)
     return about
+
+
+def names_of(about: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the numbers of an observation, inputs last, and those of the inputs, as a description has them."""
+    found = about.get(INPUTS, {"names": [], "sha256": ""})
+    if not isinstance(found, dict) or set(found) != {"names", "sha256"} or not isinstance(found["names"], list):
+        raise ScorefoldError("expected names and sha256 of the inputs in a store's description.json; it was changed")
+    own = settings.names("input", found["names"])
+    shape = tuple(about["shape"])
+    if own and (len(shape) != 1 or shape[0] <= len(own)):
+        raise ScorefoldError(f"expected outcomes beside {len(own)} inputs in a store's observations; got shape {shape}")
+    return joined_names(outcome_names(about.get(X_NAMES)), own, shape), own
 
 
 def refuse_other(path: Path) -> None:
@@ -91,8 +110,8 @@ def refuse_other(path: Path) -> None:
     try:
         there = os.listdir(path) if path.exists() else []
     except OSError as error:
-        raise ScorefoldError(f"expected a store or an empty folder at {path}; got {error.strerror or error}") from error
-    if "description.json" not in there and any(name != "tmp" and not name.startswith("prior-") for name in there):
+        raise storage_error(error, f"find a store or an empty folder at {path}") from error
+    if "description.json" not in there and any(name not in OWN and not name.startswith("prior-") for name in there):
         raise ScorefoldError(f"expected a store or an empty folder at {path}; got a folder with other files. Name another one.")
 
 
@@ -127,8 +146,22 @@ def _call(distribution: str, parameters: Mapping[str, Any]) -> str:
     return f"{distribution}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
 
 
+def _inputs_difference(there: Any, here: Any) -> list[str]:
+    """How known inputs differ."""
+    if there == here:
+        return []
+    shown = (
+        "none" if one is None else f"{listed(one['names'])} (code or table {one['sha256'][:12]}…)" for one in (there, here)
+    )
+    return [_line("inputs", *shown)]
+
+
 def _line(what: str, there: str, here: str) -> str:
     return f"  {what}\n    in the store: {there:.500}\n    now:          {here:.500}"
+
+
+def _simulator_words(one: Mapping[str, Any]) -> str:
+    return f"{one.get('name')} ({one.get('of', 'code')} {str(one.get('sha256'))[:12]}…)"
 
 
 def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -137,11 +170,12 @@ def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[st
     names, now = about.get(X_NAMES, []), expected.get(X_NAMES, [])
     if names and now and names != now:
         lines.append(_line("x_names", listed(names), listed(now)))
+    lines += _inputs_difference(about.get(INPUTS), expected.get(INPUTS))
     for key in IDENTITY:
         there, here = about[key], expected.get(key, about[key])
         if key == "simulator":
-            same = there.get("sha256") == here.get("sha256")
-            there, here = (f"{one.get('name')} (code {str(one.get('sha256'))[:12]}…)" for one in (there, here))
+            same = same_simulator(about, expected)
+            there, here = (_simulator_words(one) for one in (there, here))
         elif key == "prior":
             lines += prior_difference(there, here)
             continue
@@ -151,12 +185,17 @@ def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[st
         if not same:
             lines.append(_line(key, there, here))
     if lines:
-        raise ScorefoldError(
-            "\n".join(
-                [
-                    f"expected to continue the store {path} with what it was begun with; got something else:",
-                    *lines,
-                    "Use another folder, or the prior, simulator and seed of before.",
-                ]
+        first = f"expected to continue the store {path} with what it was begun with; got something else:"
+        last = ["Use another folder, or the prior, simulator and seed of before."]
+        if not same_simulator(about, expected):
+            last.append(
+                f"If both simulators compute the same, sf.Store.open({str(path)!r}).accept(simulator), or `scorefold store "
+                "accept`, lets this one continue."
             )
-        )
+        raise ScorefoldError("\n".join([first, *lines, *last]))
+
+
+def same_simulator(about: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether two descriptions are about one simulator, as far as can be seen."""
+    there, here = about["simulator"], expected.get("simulator", about["simulator"])
+    return bool(there.get("sha256") == here.get("sha256"))

@@ -4,16 +4,18 @@ import numpy as np
 
 from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
-from scorefold.simulation.columns import checked_names
+from scorefold.simulation.columns import joined_names
 from scorefold.simulation.outcome import MISSING, Block
-from scorefold.simulation.simulations import Simulations, gather
+from scorefold.simulation.simulations import IN_RAM, Simulations, gather, pieces
 
 
 class Memory:
     """Rows for all calls of a run, once the shape of an observation is known."""
 
-    def __init__(self, calls: Calls, prior: Prior | None = None, x_names: tuple[str, ...] = ()):
-        self.calls, self.prior, self.x_names = calls, prior, x_names
+    def __init__(
+        self, calls: Calls, prior: Prior | None = None, x_names: tuple[str, ...] = (), input_names: tuple[str, ...] = ()
+    ):
+        self.calls, self.prior, self.x_names, self.input_names = calls, prior, x_names, input_names
         self.shape: tuple[int, ...] | None = None
         self.x = np.zeros(0, np.float32)
         """(calls, *shape), 0 where a simulation failed or is missing"""
@@ -21,7 +23,7 @@ class Memory:
 
     def begin(self, shape: tuple[int, ...]) -> None:
         """Observations have this shape."""
-        self.shape, self.x_names = shape, checked_names(self.x_names, shape)
+        self.shape, self.x_names = shape, joined_names(self.x_names, self.input_names, shape)
         self.x = np.zeros((self.calls.budget, *shape), np.float32)
 
     def missing(self) -> list[tuple[int, int]]:
@@ -37,11 +39,19 @@ class Memory:
     def finish(self) -> None:
         """Nothing is left to do."""
 
+    def close(self) -> None:
+        """Nobody waits for it."""
+
     def statuses(self) -> np.ndarray:
         """(calls,) what became of each, MISSING where it has not been made."""
         return self._status
 
     def simulations(self) -> Simulations:
-        """The training cases of which all calls have been made, if the parameters are draws from a prior."""
+        """The training cases of which all calls have been made, if the parameters are draws from a prior; asked for once."""
         assert self.prior is not None
-        return gather(self.prior, self.calls, self._status, [(0, self.x)], self.shape or (), x_names=self.x_names)
+        blocks, names = ((rows.start, self.x[rows]) for rows in pieces(self.x)), (self.x_names, self.input_names)
+        return gather(self.prior, self.calls, self._status, blocks, self.shape or (), self._sets, *names)
+
+    def _sets(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Where cases go: sets of one observation over the simulations themselves, which close ranks, without a copy."""
+        return self.x[: shape[0]].reshape(shape) if self.calls.set_size == 1 else IN_RAM(shape)

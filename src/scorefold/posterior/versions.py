@@ -1,0 +1,24 @@
+"""The format of a folder with a posterior, and how configurations of older versions are brought up to it."""
+
+from typing import Any
+
+from scorefold.disk import folder as model
+
+
+def _without_inputs(config: Any) -> Any:
+    """A configuration of version 3, when nothing had known inputs, in version 4."""
+    if isinstance(config, list):
+        return [_without_inputs(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _without_inputs(value) for key, value in config.items()}
+    if isinstance(found.get("seen"), dict):
+        found["seen"] |= {"input_names": [], "inputs": None}
+    if found.get("kind") == "summed" and isinstance(found.get("posterior"), dict):
+        found["posterior"]["inputs"] = 0
+    return found
+
+
+FORMAT = model.Format("scorefold model", 4, {3: _without_inputs})
+"""Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
+for versions 1 and 2, of which no release wrote any."""
