@@ -14,6 +14,8 @@ TESTS = {
     "highest density": "highest-density regions and ellipsoid",
     "TARP": "TARP, around points near what the data predict",
 }
+FEW = 0.1
+"""The share of data sets that may be left out, or unsettled, without a word on what to do."""
 NAMED_OBSERVATIONS = 3
 """Influential observations that are named."""
 
@@ -39,13 +41,54 @@ def data_sets(summary: Summary) -> str:
 
 
 def caveat(summary: Summary) -> str:
-    """Tests that failed although the verdict is good, and what to make of them."""
+    """What seems to contradict the verdict, and what to make of it."""
     failed = [words for name, words in TESTS.items() if not passes(summary["p"][name])]
-    if not summary["good"] or not failed:
-        return ""
-    return (
-        f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data sets."
-    )
+    said = []
+    if summary["good"] and failed:
+        said.append(
+            f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data "
+            "sets."
+        )
+    here = summary.get("observed", {}).get("p", {}).get("local C2ST")
+    if here is not None and passes(here) != summary["good"]:
+        said.append(
+            "That is on average over the prior; for the observed data set it is "
+            + ("right, as far as can be told." if passes(here) else "NOT right (local C2ST).")
+        )
+    return " ".join(said)
+
+
+def next_steps(summary: Summary) -> list[str]:
+    """What to do about what was found, a sentence each."""
+    steps = []
+    found, observed_p = summary["data sets"], summary.get("observed", {}).get("p", {})
+    if any(not passes(observed_p[name]) for name in ("misspecification", "posterior predictive") if name in observed_p):
+        steps.append(
+            "First find out why the observed data set is not like simulated ones: units, the order of columns, or something "
+            "that the simulator leaves out. Draws given it mean little until then."
+        )
+    if not summary["good"] or not passes(observed_p.get("local C2ST", 1.0)):
+        steps += [
+            "For one data set: posterior.check(x_obs, simulator) measures how far its means and widths are off, and "
+            "posterior.refine(x_obs, simulator) simulates where its posterior is.",
+            f"For all data sets: train on more simulations{_now(summary)}; or compare another method, or other set sizes, with "
+            "sf.compare.",
+        ]
+    if found["failed"] + found["diverged"] > FEW * found["simulated"]:
+        steps.append("Many data sets were left out, and nothing here holds for such data: find out what they have in common.")
+    if found["not converged"] > FEW * found["used"]:
+        steps.append("The sampler often did not settle: look at sf.plots.sampler(draws), or take another rule or sampler.")
+    if not steps:
+        steps.append(
+            f"Use it for data sets of about {observations(summary['n'])}; for others, diagnose with their n."
+            + ("" if observed_p else " Give your own data set as x_obs to have it looked at, too.")
+        )
+    return steps
+
+
+def _now(summary: Summary) -> str:
+    trained = summary["settings"].get("trained on")
+    return f" (now {trained})" if trained else ""
 
 
 def quantities(summary: Summary) -> list[Row]:
@@ -78,7 +121,8 @@ def observed(summary: Summary) -> list[Row]:
 
     rows = [
         row("is it like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
-        row("is its posterior right (local C2ST)?", "local C2ST", "right, as far as can be told",
+        row("is its posterior right (local C2ST)?", "local C2ST",
+            f"right, as far as {summary['data sets']['used']} data sets can tell",
             "WRONG here, whatever it is elsewhere"),
         row("prior predictive", "prior predictive", "simulations from the prior reach it",
             "simulations from the prior do NOT reach it"),

@@ -23,6 +23,7 @@ def table(summary: diagnosis_rows.Summary) -> Group:
     ]
     if "observed" in summary:
         parts.append(grid(("\nthe observed data set", "\np", "\n"), diagnosis_rows.observed(summary)))
+    parts.append(Text("\n" + "\n".join(diagnosis_rows.next_steps(summary))))
     return Group(*parts)
 
 
