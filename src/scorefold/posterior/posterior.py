@@ -19,11 +19,12 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
-from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
+from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
+from scorefold.posterior.many import draw_in_parts, draw_one_by_one
 from scorefold.posterior.observations import depth, for_each, with_inputs
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
@@ -394,6 +395,7 @@ class Posterior(ABC):
         set_size: int | str | None = None,
         chains: int | None = None,
         inputs: Any = None,
+        progress: bool = False,
     ) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
@@ -410,12 +412,14 @@ class Posterior(ABC):
             set_size: As in `sample`.
             chains: As in `sample`.
             inputs: (data sets, n, inputs), known inputs; not needed where they are the last numbers of `x_obs`.
+            progress: Whether to show a bar. Default False.
 
         Returns:
             `ManyDraws`, with θ (data sets, draws, dim).
 
         Raises:
             ScorefoldError: As `sample`.
+            Interrupted: On Ctrl-C, with the draws for the data sets that are done as its `draws`.
         """
         draws = settings.count("draws", draws, 1)
         given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
@@ -435,11 +439,17 @@ class Posterior(ABC):
         started = time.perf_counter()
         seeds = [(one, 0) for one in given] if each else [(given[0], i) for i in range(len(x))]
         with single_precision():
-            u, converged, diverged = self.draw_many(flat, draws, seeds, options)
+            u, converged, diverged = draw_in_parts(self.draw_many, self.together(draws), flat, draws, seeds, options, progress)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])
         many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
+        if len(u) < len(x):
+            stopped = Interrupted(
+                f"drawing was interrupted after {len(u)} of {len(x)} data sets; `draws` of this holds theirs."
+            )
+            stopped.draws = many
+            raise stopped
         if not many.converged.all():
             warnings.warn(
                 f"the sampler has not settled for {np.sum(~many.converged)} of {len(x)} data sets, and diverged for "
@@ -453,7 +463,11 @@ class Posterior(ABC):
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For x (data sets, n, features): u (data sets, draws, dim), converged and diverged. One data set after the other."""
-        return draw_one_by_one(self, x, draws, seeds, options)
+        return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
+
+    def together(self, draws: int) -> int:
+        """How many data sets `draw_many` had best be given at a time; progress is shown after so many."""
+        return 1
 
     def _checked_options(self, options: Options) -> Options:
         """The options, if this kind of posterior has them."""
@@ -468,20 +482,3 @@ class Posterior(ABC):
     def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
         """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
         return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names)
-
-
-def draw_one_by_one(
-    posterior: Posterior, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Posterior.draw_many`, one data set after the other."""
-    u = np.full((len(x), draws, posterior.prior.dim), np.nan)
-    converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
-        for i, (one, seed) in enumerate(zip(x, seeds, strict=True)):
-            try:
-                drawn = posterior.draw(one, draws, seed, options)
-            except Diverged:
-                continue
-            u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
-    return u, converged, diverged

@@ -20,7 +20,8 @@ from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, close
 from scorefold.posterior.check import Pairs
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
-from scorefold.posterior.posterior import Posterior, draw_one_by_one
+from scorefold.posterior.many import draw_one_by_one
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
@@ -51,6 +52,8 @@ CLOUD_CHUNK, PAIRS = 16, 4_096
 """Of a cloud: observations at a time, and pairs of a draw and an observation."""
 GRADIENTS_TOGETHER = 32
 """Draws at which members are compared at a time."""
+ON_ACCELERATORS = 128
+"""Data sets handed over at a time."""
 TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
 """On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 
@@ -140,7 +143,7 @@ class SummedPosterior(Posterior):
         """
         sampler, chains = self._chosen(options)
         if sampler == "vi" or jax.default_backend() == "cpu":
-            return draw_one_by_one(self, x, draws, seeds, options)
+            return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
         clouds = clouds_for(draws, self.prior.dim)
         moving = clouds.number * clouds.size if sampler == "smc" else chains
@@ -164,6 +167,10 @@ class SummedPosterior(Posterior):
                     continue
                 converged[i], diverged[i] = info.converged, info.diverged
         return u, converged, diverged
+
+    def together(self, draws: int) -> int:
+        """One after the other on cores; on an accelerator a good many, which `draw_many` arranges."""
+        return 1 if jax.default_backend() == "cpu" else ON_ACCELERATORS
 
     def _chains(self, number: int, draws: int) -> Chains:
         return Chains(self.prior.dim, number, Length(self.method.warmup, chain_length(draws, number)))

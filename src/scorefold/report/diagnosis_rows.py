@@ -69,8 +69,7 @@ def next_steps(summary: Summary) -> list[str]:
         )
     if not summary["good"] or not passes(observed_p.get("local C2ST", 1.0)):
         steps += [
-            "For one data set: posterior.check(x_obs, simulator) measures how far its means and widths are off, and "
-            "posterior.refine(x_obs, simulator) simulates where its posterior is.",
+            _for_one(summary["settings"].get("method", "")),
             f"For all data sets: train on more simulations{_now(summary)}; or compare another method, or other set sizes, with "
             "sf.compare.",
         ]
@@ -84,6 +83,16 @@ def next_steps(summary: Summary) -> list[str]:
             + ("" if observed_p else " Give your own data set as x_obs to have it looked at, too.")
         )
     return steps
+
+
+def _for_one(method: str) -> str:
+    """What a method can do about one data set."""
+    check = "For one data set: posterior.check(x_obs, simulator) measures how far its means and widths are off"
+    if method == "NPSE":
+        return f"{check}, and posterior.refine(x_obs, simulator) simulates where its posterior is."
+    if method in ("NLE", "NRE"):
+        return f"{check}."
+    return "For one data set: fit with method='f-npse', whose posterior can be checked by simulations at its draws and refined."
 
 
 def _now(summary: Summary) -> str:

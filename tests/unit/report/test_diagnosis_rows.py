@@ -13,7 +13,7 @@ RIGHT = {
     "draws": 100,
     "data sets": {"simulated": 300, "used": 300, "failed": 0, "diverged": 0, "not converged": 0},
     "p": {"SBC": 0.5, "coverage": 0.5, "highest density": 0.5, "TARP": 0.5},
-    "settings": {"trained on": "10,000 simulator calls"},
+    "settings": {"method": "NPSE", "trained on": "10,000 simulator calls"},
 }
 OBSERVED = {"misspecification": 0.5, "local C2ST": 0.5, "prior predictive": 0.5, "posterior predictive": 0.5}
 
@@ -57,3 +57,12 @@ def test_a_verdict_on_average_and_one_at_the_observations_do_not_contradict_each
     assert bad == "That is on average over the prior; for the observed data set it is right, as far as can be told."
     assert say.caveat(summary(observed={})) == ""
     assert say.caveat(summary(good=False, observed={"local C2ST": 0.01})) == ""
+
+
+@pytest.mark.parametrize(("method", "says"), [("NLE", "posterior.check(x_obs"), ("ABC", "method='f-npse'")])
+def test_no_method_is_advised_to_do_what_it_cannot(method, says):
+    found = summary(good=False)
+    found["settings"]["method"] = method
+    step = say.next_steps(found)[0]
+    assert says in step
+    assert "posterior.refine" not in step
