@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "progress": set(),
     "shown": set(),
+    "versions": set(),
     "noise": {"types", "errors"},
     "disk": {"errors"},
     "prior": BASICS,
@@ -36,11 +37,11 @@ MAY_IMPORT = {
     "density": BASICS | {"noise", "train", "score"},
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
-    "report": {"types", "errors", "shown"},
+    "report": {"types", "errors", "shown", "disk"},
     "diagnostics": BASICS | {"progress", "simulation", "score", "posterior", "report"},
     "tasks": BASICS | {"noise", "disk", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},
-    "__init__": BELOW | {"posterior", "methods", "diagnostics", "app"},
+    "__init__": BELOW | {"versions", "posterior", "methods", "diagnostics", "app"},
 }
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
+from scorefold.disk.trouble import told
 from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
@@ -52,11 +53,16 @@ class Refining(NamedTuple):
 
 
 class Posterior(ABC):
-    """What `fit` returns. Abstract: methods have a final class each, a frozen dataclass with `made` as its last field.
+    """What `sf.fit` returns: ask it for draws, given any observations from the simulator that it was trained on.
 
-    Such a class can be saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers,
-    words, tuples, dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To
-    make it savable,
+    `sample` draws, `check` finds out how far the draws of one data set are off, `corrected` subtracts what was found, `refine`
+    simulates where the posterior of one data set is, `using` gives the same posterior with another rule or sampler, and `save`
+    keeps it. `print(posterior)` tells what it was trained on.
+
+    For those who add a method: each has a final class of its own, a frozen dataclass with `made` as its last field. It can be
+    saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers, words, tuples,
+    dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To make it
+    savable,
 
     - give it a `kind`, its name in files, and a line in `POSTERIORS` of `methods/load.py`, and its settings one in `SETTINGS`;
     - name the fields that are networks in `networks`, and write `blank`, which gives them as trees of shapes and types;
@@ -133,7 +139,8 @@ class Posterior(ABC):
             The folder's path.
 
         Raises:
-            ModelError: There is something already, or it cannot be written.
+            ModelError: There is something already, or the model is too large for a file.
+            StorageError: The disk is full, can only be read, or is not for you; nothing is half-written.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
@@ -145,10 +152,8 @@ class Posterior(ABC):
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
         with single_precision():
             config, arrays = saved.parts(self)
-        try:
+        with told(f"write the model to {path}", "Nothing is half-written."):
             model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
-        except OSError as error:
-            raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
         return path
 
     def sample(
@@ -290,11 +295,14 @@ class Posterior(ABC):
         """
         sims, seed = settings.count("sims", sims, 1), settings.seed(seed)
         x = self.checked(x_obs, inputs)
+        return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
+
+    def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
+        """`check` of observations (n, features) that have been looked at."""
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (seed, 0))
-        how = Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x))
+            drawn = self.draw(x, DRAWS, (how.seed, 0))
         return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":

@@ -4,6 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_rows as say
+from scorefold.report.next_steps import after_diagnosis
 from scorefold.report.page import escaped, gallery, scrolled, settings_table, table, whole
 
 CAPTIONS = {
@@ -55,7 +56,7 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
     body = [
         f'<p class="verdict {kind}">{escaped(words)}</p>',
         f'<p class="lead">{escaped(LEAD)} {escaped(say.data_sets(summary))}</p>',
-        "<section><h2>What to do next</h2><ul>", *(f"<li>{escaped(one)}</li>" for one in say.next_steps(summary)),
+        "<section><h2>What next</h2><ul>", *(f"<li>{escaped(one)}</li>" for one in after_diagnosis(summary)),
         "</ul></section>",
         "<section><h2>Each parameter</h2>", scrolled(table(say.QUANTITIES, say.quantities(summary))),
         f'<p class="quiet">{escaped(READING)}</p></section>',

@@ -14,8 +14,6 @@ TESTS = {
     "highest density": "highest-density regions and ellipsoid",
     "TARP": "TARP, around points near what the data predict",
 }
-FEW = 0.1
-"""The share of data sets that may be left out, or unsettled, without a word on what to do."""
 NAMED_OBSERVATIONS = 3
 """Influential observations that are named."""
 
@@ -56,48 +54,6 @@ def caveat(summary: Summary) -> str:
             + ("right, as far as can be told." if passes(here) else "NOT right (local C2ST).")
         )
     return " ".join(said)
-
-
-def next_steps(summary: Summary) -> list[str]:
-    """What to do about what was found, a sentence each."""
-    steps = []
-    found, observed_p = summary["data sets"], summary.get("observed", {}).get("p", {})
-    if any(not passes(observed_p[name]) for name in ("misspecification", "posterior predictive") if name in observed_p):
-        steps.append(
-            "First find out why the observed data set is not like simulated ones: units, the order of columns, or something "
-            "that the simulator leaves out. Draws given it mean little until then."
-        )
-    if not summary["good"] or not passes(observed_p.get("local C2ST", 1.0)):
-        steps += [
-            _for_one(summary["settings"].get("method", "")),
-            f"For all data sets: train on more simulations{_now(summary)}; or compare another method, or other set sizes, with "
-            "sf.compare.",
-        ]
-    if found["failed"] + found["diverged"] > FEW * found["simulated"]:
-        steps.append("Many data sets were left out, and nothing here holds for such data: find out what they have in common.")
-    if found["not converged"] > FEW * found["used"]:
-        steps.append("The sampler often did not settle: look at sf.plots.sampler(draws), or take another rule or sampler.")
-    if not steps:
-        steps.append(
-            f"Use it for data sets of about {observations(summary['n'])}; for others, diagnose with their n."
-            + ("" if observed_p else " Give your own data set as x_obs to have it looked at, too.")
-        )
-    return steps
-
-
-def _for_one(method: str) -> str:
-    """What a method can do about one data set."""
-    check = "For one data set: posterior.check(x_obs, simulator) measures how far its means and widths are off"
-    if method == "NPSE":
-        return f"{check}, and posterior.refine(x_obs, simulator) simulates where its posterior is."
-    if method in ("NLE", "NRE"):
-        return f"{check}."
-    return "For one data set: fit with method='f-npse', whose posterior can be checked by simulations at its draws and refined."
-
-
-def _now(summary: Summary) -> str:
-    trained = summary["settings"].get("trained on")
-    return f" (now {trained})" if trained else ""
 
 
 def quantities(summary: Summary) -> list[Row]:
