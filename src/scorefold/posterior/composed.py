@@ -194,7 +194,7 @@ class ComposedPosterior(Posterior):
         keys, grid, pilot_grid = draw_keys(seeds), self.grid(how.sampler), self.grid(ProbabilityFlow())
         asked = asked_of(self.prior, options)
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
-        together = max(1, (TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS) // way.cloud)
+        together = self.together(draws)
         clouds = -(-draws // way.cloud)
         u = np.empty((len(x), clouds * way.cloud, self.prior.dim))
         converged, diverged = np.ones(len(x), bool), np.zeros(len(x), bool)
@@ -211,6 +211,11 @@ class ComposedPosterior(Posterior):
                 converged[real] &= np.asarray(good)[:count]
                 diverged[real] |= np.asarray(bad)[:count]
         return u[:, :draws], converged, diverged
+
+    def together(self, draws: int) -> int:
+        """As many as fit in `TOGETHER` draws."""
+        most = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
+        return max(1, most // cloud_size(draws, self.prior.dim))
 
     def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
         """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
