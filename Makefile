@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-full test-oldest test-newest smoke lint format clean
+.PHONY: demo test test-full test-oldest test-newest smoke lint format dist docs clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
@@ -37,6 +37,25 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Wheel and sdist, and a smoke test of the wheel in an environment that has nothing else; DIST_PYTHON names another Python.
+DIST_PYTHON ?= $(PYTHON)
+dist: .venv/installed
+	rm -rf dist build/dist-venv
+	$(BIN)/python -m build --outdir dist .
+	$(DIST_PYTHON) -m venv build/dist-venv
+	build/dist-venv/bin/pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build && env -u PYTHONPATH dist-venv/bin/python ../packaging/smoke.py
+
+# The site, into build/site. Tutorials are executed the first time, and again when they or the package's version change.
+docs: .venv-docs/installed
+	.venv-docs/bin/sphinx-build -b html -W --keep-going -q docs build/site
+	.venv-docs/bin/python docs/_ext/check_site.py build/site
+
+.venv-docs/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch $@
+
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
@@ -53,5 +72,5 @@ format: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-oldest .venv-newest .venv-docs demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -14,6 +14,8 @@ used, so that `import scorefold` is quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scorefold import versions
+
 if TYPE_CHECKING:
     from scorefold import compose as rules
     from scorefold import errors
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from scorefold.train.training import Training
 
 __version__ = "0.2.0.dev0"
+
+versions.check()
 
 _HOMES = {
     "ABC": "methods.abc",

@@ -13,6 +13,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from arviz_names import group_names
 from scipy import stats
 
 import scorefold as sf
@@ -104,7 +105,7 @@ def test_to_arviz(posterior):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         inference = drawn.to_arviz()
-    assert inference.groups() == ["posterior", "prior", "observed_data"]
+    assert group_names(inference) == {"posterior", "prior", "observed_data"}
     assert np.array_equal(inference.observed_data["x"], X[:5])
     assert set(inference.posterior.data_vars) == set(GAUSSIAN.prior.names)
     assert dict(inference.posterior.sizes) == {"chain": 1, "draw": 50}

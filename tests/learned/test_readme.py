@@ -5,6 +5,7 @@ A block after `<!-- not run by the tests: reason -->` is only compiled.
 """
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,33 @@ X_OBS = np.random.default_rng(1).normal(0.5, size=(30, 2))
 
 # What is made smaller on each page, and how many of its blocks do not run.
 SMALLER = {
-    "README.md": ({"budget=10_000": "budget=300", 'method="pf-npse"': f"method={TINY}", "progress=True": "progress=False"}, 0),
+    "README.md": (
+        {
+            "budget=10_000": "budget=300",
+            "fit(sims, seed=0": f"fit(sims, {TINY}, seed=0",
+            'method="pf-npse"': f"method={TINY}",
+            "progress=True": "progress=False",
+        },
+        0,
+    ),
+    "docs/index.md": (
+        {"budget=10_000": "budget=300", "fit(sims, seed=0": f"fit(sims, {TINY}, seed=0", "progress=True": "progress=False"},
+        0,
+    ),
+    "docs/coming_from/bayesflow.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 1),
+    "docs/coming_from/sbi.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 1),
     "docs/diagnostics.md": ({"sims=300": "sims=20"}, 0),
+    "docs/howto/clusters.md": ({}, 1),
+    "docs/howto/failing.md": ({"budget=2_000": "budget=500"}, 0),
+    "docs/howto/how_many.md": ({}, 0),
+    "docs/howto/images.md": (
+        {"budget=4_000": "budget=200", 'sf.NPSE(embedding="convolution")': f'{TINY[:-1]}, embedding="convolution")'},
+        0,
+    ),
+    "docs/howto/prior_by_draws.md": ({}, 0),
+    "docs/howto/right.md": ({"sims=1_000": "sims=100"}, 0),
+    "docs/howto/slow.md": ({"width=32, training=sf.Training(steps=2_000, members=3)": TINY[8:-1]}, 0),
+    "docs/howto/which_method.md": ({'("f-npse", "nle")': f"({TINY}, {TINY})", "sims=100)": "sims=20)"}, 0),
     "docs/own_task.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 0),
     "docs/refining.md": (
         {
@@ -82,8 +108,19 @@ def run(page, names):
 
 
 def test_no_page_is_left_out():
-    pages = [README, *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    pages = [README, *ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
     assert {str(page.relative_to(ROOT)) for page in pages if "```python" in page.read_text()} == set(SMALLER)
+
+
+QUESTIONS = [page for page in SMALLER if "/howto/" in page or "/coming_from/" in page or page == "docs/index.md"]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.full) for page in QUESTIONS])
+def test_questions_and_those_who_come_from_elsewhere(page, tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sf.errors.ScorefoldWarning)
+        run(page, dict(given))
 
 
 @pytest.mark.full
@@ -139,6 +176,13 @@ def test_training(tmp_path, monkeypatch, given):
     posterior = run("docs/training.md", dict(given))["posterior"]
     assert isinstance(posterior, sf.Posterior)
     assert (tmp_path / "model" / "config.json").exists()
+
+
+@pytest.mark.full
+def test_the_ten_lines_print_a_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run("README.md", {})
+    assert "draws given 20 observations" in capsys.readouterr().out
 
 
 def test_the_papers_configuration_is_accepted():

@@ -9,6 +9,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, closest
+from scorefold.posterior.arviz_groups import Groups, inference_data
 from scorefold.posterior.observations import checked_inputs
 from scorefold.posterior.summary import Summary, summarise
 from scorefold.posterior.trust import Trust
@@ -130,21 +131,20 @@ class Draws:
         return f"the sampler {sampler}"
 
     def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
-        """As an ArviZ InferenceData with one chain: posterior, prior and observed_data.
+        """As ArviZ's groups with one chain: posterior, prior and observed_data.
 
         Args:
             posterior_predictive: (draws, n, *shape), as `predict` simulates it; one more group. Default None: without it.
 
         Returns:
-            An `arviz.InferenceData`. The posterior's attributes hold `trust`, `trust_why` and `sampler_settled`, and for each
-            parameter `expected_shift_…` and `expected_width_…`.
+            An `arviz.InferenceData`, or with ArviZ 1 and later an `xarray.DataTree`, which ArviZ's functions take in its place.
+            The posterior's attributes hold `trust`, `trust_why` and `sampler_settled`, and for each parameter
+            `expected_shift_…` and `expected_width_…`. A "/" in a parameter's name, which both take for a path, becomes "∕".
 
         Raises:
             ScorefoldError: `posterior_predictive` has another shape.
         """
-        import arviz
-
-        groups: dict[str, Any] = {"posterior": self._by_name(self.theta)}
+        groups: Groups = {"posterior": self._by_name(self.theta)}
         if self.prior is not None:
             groups["prior"] = self._by_name(self.prior.sample(len(self.theta), 0))
         if self.x_obs is not None:
@@ -159,7 +159,7 @@ class Draws:
                     f"got {replicated.shape}. draws.predict(simulator) makes one."
                 )
             groups["posterior_predictive"] = {"x": replicated[None]}
-        return arviz.from_dict(**groups, posterior_attrs=self._attributes())
+        return inference_data(groups, self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
         """Trust and health, as a file of arrays can hold them."""

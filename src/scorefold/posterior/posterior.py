@@ -52,11 +52,16 @@ class Refining(NamedTuple):
 
 
 class Posterior(ABC):
-    """What `fit` returns. Abstract: methods have a final class each, a frozen dataclass with `made` as its last field.
+    """What `sf.fit` returns: ask it for draws, given any observations from the simulator that it was trained on.
 
-    Such a class can be saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers,
-    words, tuples, dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To
-    make it savable,
+    `sample` draws, `check` finds out how far the draws of one data set are off, `corrected` subtracts what was found, `refine`
+    simulates where the posterior of one data set is, `using` gives the same posterior with another rule or sampler, and `save`
+    keeps it. `print(posterior)` tells what it was trained on.
+
+    For those who add a method: each has a final class of its own, a frozen dataclass with `made` as its last field. It can be
+    saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers, words, tuples,
+    dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To make it
+    savable,
 
     - give it a `kind`, its name in files, and a line in `POSTERIORS` of `methods/load.py`, and its settings one in `SETTINGS`;
     - name the fields that are networks in `networks`, and write `blank`, which gives them as trees of shapes and types;

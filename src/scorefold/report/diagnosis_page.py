@@ -4,6 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_rows as say
+from scorefold.report.next_steps import after_diagnosis
 from scorefold.report.page import escaped, gallery, scrolled, settings_table, table, whole
 
 CAPTIONS = {
@@ -59,4 +60,5 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
         body += ["<section><h2>The observed data set</h2>", found, '<div class="gallery">', *gallery(own, OBSERVED)]
         body += ["</div></section>"]
     body += ['<section><h2>Figures</h2><div class="gallery">', *gallery(others, CAPTIONS), "</div></section>"]
+    body += [f"<section><h2>What next</h2><p>{escaped(after_diagnosis(summary))}</p></section>"]
     return [*body, "<section><h2>Settings</h2>", scrolled(settings_table(summary["settings"])), "</section>"]

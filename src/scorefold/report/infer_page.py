@@ -1,8 +1,9 @@
-"""The page of one `infer` run: measures against the true posterior, settings, the sampler's health, pictures."""
+"""The page of one `infer` run: measures against the true posterior, settings, the sampler's health, pictures, what next."""
 
 from typing import Any
 
 from scorefold.errors import ScorefoldError
+from scorefold.report.next_steps import after_inference
 from scorefold.report.page import escaped, gallery, settings_table, table, whole
 from scorefold.report.words import SETTLED, TASK_LABELS, health, trust_rows
 from scorefold.shown import observations
@@ -56,6 +57,7 @@ def infer_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
         "<section><h2>Settings</h2>" + settings_table(settings) + "<h2>Times</h2>"
         + table(("step", "seconds"), [(name, f"{value:.1f}") for name, value in seconds.items()]) + "</section></div>",
         *gallery(pictures, CAPTIONS),
+        f"<section><h2>What next</h2><p>{escaped(after_inference(summary))}</p></section>",
     ]  # fmt: skip
     return whole("One inference", body, {"kind": "infer", "summary": summary})
 

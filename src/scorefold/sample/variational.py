@@ -88,11 +88,20 @@ def tail_shape(log_weights: Float[np.ndarray, " weighed"]) -> float:
     """The generalised Pareto shape k̂ of the tail of the importance weights, below 0.7 for a good fit; infinite where a weight
     is not a number.
     """
-    import arviz
-
     if not np.isfinite(log_weights).all():
         return float("inf")
-    return float(arviz.psislw(np.asarray(log_weights, np.float64))[1])
+    return float(_smoothed(np.asarray(log_weights, np.float64))[1])
+
+
+def _smoothed(log_weights: Float[np.ndarray, " weighed"]) -> Any:
+    """Pareto-smoothed log weights and k̂, by ArviZ. Since its version 1 the function takes log likelihoods, the negatives."""
+    import arviz
+
+    if int(arviz.__version__.split(".")[0]) < 1:
+        return arviz.psislw(log_weights)
+    from arviz_stats.base import array_stats
+
+    return array_stats.psislw(-log_weights)
 
 
 def variational_draws(

@@ -49,7 +49,7 @@ def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, 
         theta = jnp.sqrt(level.gamma) * u + sigma * noise
         return jnp.mean((noise + sigma * model(theta, level, embedded)) ** 2)
 
-    return (one(noise) + one(-noise)) / 2
+    return jnp.mean(jax.vmap(one)(jnp.stack([noise, -noise])))
 
 
 def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key, over: Over = jax.vmap) -> Scalar:

@@ -8,6 +8,7 @@ import conjugate
 import jax
 import numpy as np
 import pytest
+from arviz_names import group_names
 from chance import one_of
 from exact_posteriors import Analytic, folded, simulator
 from rich.console import Console
@@ -190,7 +191,7 @@ def test_arviz_has_all_groups(drawn):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         inference = drawn.to_arviz(drawn.predict(simulator))
-    assert set(inference.groups()) == {"posterior", "prior", "observed_data", "posterior_predictive"}
+    assert group_names(inference) == {"posterior", "prior", "observed_data", "posterior_predictive"}
     assert inference.posterior_predictive["x"].shape == (1, 30, 8, 2)
     assert inference.prior["a"].shape == (1, 30)
     assert np.array_equal(inference.observed_data["x"], drawn.x_obs)

@@ -155,7 +155,7 @@ def _dask(groups: Groups, argument: str) -> Stream:
         from distributed import Client, as_completed
     except ImportError:
         raise ScorefoldError(
-            "expected dask.distributed for --executor dask=…; it is not installed: pip install distributed"
+            "expected dask.distributed for --executor dask=…; it is not installed: pip install 'scorefold[cluster]'"
         ) from None
     from scorefold.app.bench.cells import collect
 
