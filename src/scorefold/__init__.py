@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scorefold.methods.nre import NRE
     from scorefold.methods.smc_abc import smc_abc
     from scorefold.posterior.draws import Draws
+    from scorefold.posterior.evidence import evidence
     from scorefold.posterior.posterior import Posterior
     from scorefold.prior import Prior
     from scorefold.score import embedding as embeddings
@@ -64,6 +65,7 @@ _HOMES = {
     "cache": "disk.compiled",
     "compare": "diagnostics.compare",
     "diagnose": "diagnostics.diagnose",
+    "evidence": "posterior.evidence",
     "fit": "methods.fit",
     "fit_many": "methods.fit",
     "load": "methods.load",
@@ -91,6 +93,7 @@ __all__ = [
     "diagnose",
     "embeddings",
     "errors",
+    "evidence",
     "fit",
     "fit_many",
     "load",

@@ -167,3 +167,23 @@ def test_wrong_usage(folder, argv, says):
     done = call(*(word.format(folder) for word in argv))
     assert done.exit_code == 2
     assert says in " ".join(done.output.replace("│", " ").split())
+
+
+def test_sampling_under_another_prior_and_given_a_parameter(folder, model):
+    other, a, b = folder / "other.toml", '{ distribution = "norm", loc = 1.0, scale = 0.01 }', '{ distribution = "uniform" }'
+    other.write_text(f"[prior]\na = {a}\nb = {b}\n")
+    done = call("sample", model, folder / "x.csv", "--draws", 50, "--prior", other, "--out", folder / "other.npz")
+    assert done.exit_code == 0, done.output
+    assert np.abs(np.load(folder / "other.npz")["theta"][:, 0] - 1).max() < 0.1
+    done = call("sample", model, folder / "x.csv", "--draws", 50, "--given", "b=0.25", "--out", folder / "given.npz")
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(np.load(folder / "given.npz")["theta"][:, 1], 0.25, atol=1e-6)
+    assert call("sample", model, folder / "x.csv", "--given", "b").exit_code == 2
+    (folder / "none.toml").write_text("[simulate]\n")
+    assert call("sample", model, folder / "x.csv", "--prior", folder / "none.toml").exit_code == 2
+
+
+def test_evidence(folder, model):
+    done = call("evidence", model, folder / "x.csv")
+    assert done.exit_code == 0, done.output
+    assert "log p(x_1 … x_n) - Σ_j log p(x_j) =" in done.output

@@ -41,6 +41,14 @@ SMALLER = {
     "docs/coming_from/bayesflow.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 1),
     "docs/coming_from/sbi.md": ({"budget=10_000": "budget=300", 'method="f-npse"': f"method={TINY}"}, 1),
     "docs/diagnostics.md": ({"sims=300": "sims=20"}, 0),
+    "docs/densities.md": (
+        {
+            '"nle"': "sf.NLE(layers=2, width=8, depth=1, training=sf.Training(steps=60, members=2))",
+            '"f-npse"': TINY,
+            "budget=10_000": "budget=300",
+        },
+        0,
+    ),
     "docs/howto/clusters.md": ({}, 1),
     "docs/howto/failing.md": ({"budget=2_000": "budget=500"}, 0),
     "docs/howto/how_many.md": ({}, 0),
@@ -140,6 +148,16 @@ def test_diagnostics(tmp_path, monkeypatch, given):
     assert names["found"].n == 30
     assert (tmp_path / "diagnosis" / "report.html").exists()
     assert (tmp_path / "pairs.png").exists()
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")  # of tiny networks, and ArviZ's own
+def test_densities(tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/densities.md", dict(given))
+    assert names["draws"].theta.shape == (1_000, 2)
+    assert np.isnan(names["x_holes"]).any()
+    assert "log_likelihood" in names["inference"].groups()
 
 
 @pytest.mark.full

@@ -21,6 +21,7 @@ from scorefold.posterior.saved import About
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
 from scorefold.score.correction import Correction
 from scorefold.score.local_mean import LocalMean
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.set_size import Choice
 from scorefold.train.training import History
 
@@ -57,6 +58,7 @@ SCORES = {
     "multivariate normal": (sf.NPSE(**SMALL), NORMAL, (2,), 1),
     "prior from draws": (sf.NPSE(**SMALL), DRAWS, (2,), 2),
     "scalar observations": (sf.NPSE(**SMALL), MARGINALS, (), 2),
+    "missing numbers": (sf.NPSE(missing=True, **SMALL), MARGINALS, (3,), 2),
 }  # fmt: skip
 CASES = {
     **SCORES,
@@ -116,9 +118,11 @@ def random_tree(like, rng):
         if isinstance(part, Correction):
             part = dataclasses.replace(jax.tree.map(one, part), t=jnp.linspace(1.0, 9.0, len(part.t)))
             return part
+        if isinstance(part, MaskedBase):
+            return dataclasses.replace(jax.tree.map(one, part), noise=jnp.eye(len(part.noise)))
         return jnp.asarray(rng.uniform(0.1, 0.9, part.shape), part.dtype)
 
-    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction))
+    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction | MaskedBase))
 
 
 def refined(case):

@@ -12,10 +12,14 @@ ROOMS = ("embeddings", "errors", "plots", "rules", "samplers")
 VERBS = sorted(set(sf.__all__) - set(ROOMS))
 SIGNATURES = {
     "Prior": ["distribution", "names"],
-    "simulate": ["prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress", "x_names"],
+    "simulate": [
+        "prior", "simulator", "budget", "set_size", "seed", "store", "workers", "progress", "x_names", "inputs", "input_names",
+        "missing",
+    ],
     "Workers": ["count", "timeout", "memory", "executor", "max_failures"],
+    "evidence": ["posterior", "x_obs", "draws", "seed"],
     "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "best_so_far"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sf.__all__)

@@ -12,7 +12,7 @@ from scorefold.app.commands.check_command import check
 from scorefold.app.commands.compare_command import compare
 from scorefold.app.commands.diagnose_command import diagnose
 from scorefold.app.commands.infer_commands import demo, infer
-from scorefold.app.commands.model_commands import fit, sample
+from scorefold.app.commands.model_commands import evidence, fit, sample
 from scorefold.app.commands.refine_command import refine
 from scorefold.app.commands.report_command import report
 from scorefold.app.commands.simulate_commands import simulate, store_app
@@ -33,6 +33,7 @@ app.command()(simulate)
 app.add_typer(store_app, name="store")
 app.command()(fit)
 app.command()(sample)
+app.command()(evidence)
 app.command()(check)
 app.command()(refine)
 app.command()(diagnose)

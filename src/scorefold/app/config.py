@@ -147,6 +147,21 @@ def read(path: str | Path) -> Config:
     return Config(path, content["prior"], function, settings)
 
 
+def read_prior_alone(path: str | Path) -> "Prior":
+    """The prior of a TOML file, whatever else it holds."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file).get("prior")
+    except OSError as error:
+        raise ScorefoldError(f"expected a TOML file at {path}; got {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScorefoldError(f"expected TOML in {path}; got {error}") from error
+    if not isinstance(table, dict):
+        raise ScorefoldError(f"{path}: expected a table [prior]; got {table!r:.60}")
+    return read_prior(table, path.parent)
+
+
 def read_prior(table: Mapping[str, Any], folder: Path) -> "Prior":
     """The prior that a table describes."""
     import numpy as np

@@ -13,7 +13,7 @@ from scorefold.density.line import Line
 from scorefold.density.ratio import Ratio
 from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
-from scorefold.types import Key, Observation, Scalar, Theta
+from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 
 
 @runtime_checkable
@@ -42,6 +42,37 @@ class MeanTerms(eqx.Module):
     def term(self, u: Theta, x: Any) -> Scalar:
         """log p(x|u) up to what does not depend on u."""
         return jnp.mean(jax.vmap(lambda network, own: self._member(network).term(u, own))(self.network, x))
+
+    @property
+    def normalised(self) -> bool:
+        """Whether a term and `log_volume` are a log density of x; a ratio is none."""
+        return self.model is Likelihood
+
+    def log_volume(self, x: Observation) -> Scalar:
+        """What `term` leaves out of log q(x|u): the logarithm of the volume that standardisation and line change, at x."""
+        _, slope = jax.jvp(self.standardize, (x,), (jnp.ones_like(x),))
+        outcome = jnp.arange(len(x)) < self.network.dim  # and not an input
+        counts = outcome & (self.standardize.scale < standardize.LARGEST)  # a constant feature is left out
+        whitened = 0.0 if self.line is None else jnp.sum(jnp.log(jnp.diag(self.line.whiten)))
+        return jnp.sum(jnp.where(counts, jnp.log(jnp.maximum(jnp.abs(slope), standardize.SMALLEST)), 0.0)) + whitened
+
+    def masses(self, u: Theta, x: Observation, key: Key, count: int) -> Float[Array, " count"]:
+        """Values whose mean is ∫ e^{mean of log q_i(x|u)} dx: 1, or less where members disagree; for the inputs that x has.
+
+        They are the ratio of the geometric to the arithmetic mean of the members' densities, at draws of the latter.
+        """
+        members, outcomes = len(jax.tree.leaves(self.network)[0]), self.network.dim
+        given = jnp.concatenate([u, self.standardize(x)[outcomes:]])
+
+        def one(key: Key) -> Scalar:
+            key_member, key_z = jax.random.split(key)
+            which = jax.random.randint(key_member, (), 0, members)
+            flow = jax.tree.map(lambda v: v[which], self.network)
+            y = flow.inverse(jax.random.normal(key_z, (outcomes,)), given)
+            each = jax.vmap(lambda network: network.log_density(y, given))(self.network)
+            return jnp.exp(jnp.mean(each) - jax.nn.logsumexp(each) + jnp.log(members))
+
+        return jax.vmap(one)(jax.random.split(key, count))
 
     def _member(self, network: Any) -> Likelihood | Ratio:
         return self.model(network, self.standardize, self.line)

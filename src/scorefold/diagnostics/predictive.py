@@ -16,6 +16,7 @@ The statistics, for every number of an observation: mean, sd, and the 5 %, 50 % 
 one observation, its value).
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -28,11 +29,11 @@ from scorefold.types import Float
 Statistic = Callable[[Float[np.ndarray, "datasets n numbers"]], Float[np.ndarray, "datasets numbers"]]
 
 STATISTICS: dict[str, Statistic] = {
-    "mean": lambda x: x.mean(axis=1),
-    "sd": lambda x: x.std(axis=1),
-    "5 %": lambda x: np.quantile(x, 0.05, axis=1),
-    "median": lambda x: np.median(x, axis=1),
-    "95 %": lambda x: np.quantile(x, 0.95, axis=1),
+    "mean": lambda x: np.nanmean(x, axis=1),
+    "sd": lambda x: np.nanstd(x, axis=1),
+    "5 %": lambda x: np.nanquantile(x, 0.05, axis=1),
+    "median": lambda x: np.nanmedian(x, axis=1),
+    "95 %": lambda x: np.nanquantile(x, 0.95, axis=1),
 }
 
 
@@ -56,6 +57,8 @@ class Predictive(NamedTuple):
     def kinds(self) -> tuple[str, ...]:
         """What each number is, as far as observed and replicated ones show it: constant, binary, count or continuous."""
         together = np.concatenate([self.x_obs, self.x.reshape(-1, self.x.shape[2])])
+        holes = np.isnan(together)
+        together = np.where(holes, np.where(holes, np.inf, together).min(axis=0), together)
         return tuple(KINDS[kind] for kind in kinds_of(together))
 
     @property
@@ -72,7 +75,7 @@ def predictive(
     """Compare the observed data set with replicated ones, statistic by statistic.
 
     Args:
-        x_obs: n observations.
+        x_obs: n observations, NaN where a number is missing; it is then left out of the replicated ones, too.
         replicated: at least 20 data sets of n observations: simulated from posterior draws for a posterior predictive check,
             from prior draws for a prior predictive one.
         statistics: functions of data sets (datasets, n, numbers) → (datasets, numbers) by name; by default mean, sd and
@@ -98,8 +101,11 @@ def predictive(
     chosen = dict(statistics or STATISTICS)
     if statistics is None and len(x_obs) == 1:
         chosen = {"value": STATISTICS["mean"]}
+    replicated = np.where(np.isnan(x_obs), np.nan, replicated)
     both = np.concatenate([x_obs[None], replicated])
-    values = np.stack([statistic(both) for statistic in chosen.values()], axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a number that is always missing, which is then 0 in all data sets
+        values = np.nan_to_num(np.stack([statistic(both) for statistic in chosen.values()], axis=1))
     observed, others = values[0], values[1:]
     # Counting the observed one too keeps the rate right for any number of replicates.
     above, below = (1 + (others >= observed).sum(axis=0)), (1 + (others <= observed).sum(axis=0))

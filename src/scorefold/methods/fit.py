@@ -18,6 +18,7 @@ from scorefold.methods.method import Method
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
 from scorefold.simulation import screening as health
+from scorefold.simulation.holes import filled
 from scorefold.simulation.likeness import look
 from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.train import training_set
@@ -118,6 +119,11 @@ def fit_many(
         raise ScorefoldError(
             f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
         )
+    if any(one.missing for one in sims) and not (hasattr(chosen, "missing") and all(one.missing for one in sims)):
+        raise ScorefoldError(
+            "expected simulations without missing numbers, or all with them and method='f-npse', 'pf-npse' or 'npse'; got "
+            f"missing=True for {type(chosen).__name__}."
+        )
     for one in sims:
         health.say(one)
     if sims:
@@ -171,7 +177,7 @@ def _hash(sims: Simulations) -> str:
 
 def _made(sims: Simulations, seed: int, finished: bool) -> Made:
     numbers = (int(seed), int(sims.seed), int(sims.budget), int(sims.failed))
-    return Made(*numbers, _packages(), look(sims), finished)
+    return Made(*numbers, _packages(), look(filled(sims) if sims.missing else sims), finished)
 
 
 def _packages() -> dict[str, str]:

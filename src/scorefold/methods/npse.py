@@ -16,6 +16,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
+from scorefold.methods.fixed_with_holes import fixed_with_holes
 from scorefold.methods.method import Method
 from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.refine import refine
@@ -36,6 +37,7 @@ from scorefold.score.network import Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
 from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import train
@@ -69,6 +71,8 @@ class NPSE(Method):
         rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.
         sampler: How draws are made, a name or an object of `sf.samplers`. Default None: ancestral for one set, where it is
             exact, and self-tuned for more.
+        missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
+            with `missing=True`. Default False.
 
     Raises:
         ScorefoldError: A setting is of another type or out of range, or rule and sampler do not go together.
@@ -101,6 +105,8 @@ class NPSE(Method):
     """By default diffused, from 1,000 sets on damped."""
     sampler: str | Sampler | None = None
     """By default ancestral for one set (where it is exact), self-tuned for more."""
+    missing: bool = False
+    """Numbers of an observation may be missing; `fit` knows from the simulations."""
 
     resumes: ClassVar[bool] = True
 
@@ -118,6 +124,10 @@ class NPSE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[ComposedPosterior]:
         """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
+        if self.missing != sims[0].missing:
+            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
+        if self.missing:
+            sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
         if self.set_size is None and sims[0].set_size == 1 and not self.composes:
             raise ScorefoldError(
                 "expected simulations in sets for NPSE, which takes all observations at once; got set_size = 1. Simulate with "
@@ -138,7 +148,8 @@ class NPSE(Method):
                 ensemble = replace(ensemble, correction=correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
-            rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach_of(cases, known.standardize)
+            reach = reach_of(cases, known.standardize, COPIES if self.missing else 1)
+            rest = shape.largest_set, float(np.sqrt(known.levels.noise[0])), reach
             trained.append(ComposedPosterior(one.prior, self, ensemble, history, table, one.shape, *rest))
         return trained
 
@@ -146,6 +157,11 @@ class NPSE(Method):
         self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:
         """A posterior for one data set, from simulations near it."""
+        if self.missing:
+            raise ScorefoldError(
+                "expected a posterior for complete observations to refine; got one trained with missing=True. Spend the "
+                "simulations on sf.simulate instead."
+            )
         if not isinstance(start, ComposedPosterior):
             raise ScorefoldError(
                 f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
@@ -165,13 +181,16 @@ class NPSE(Method):
             learns_prior=not has_density,
             observation=observation,
             embedding=self.embedding,
+            missing=self.missing,
         )
 
     def _fixed(self, cases: TrainingSet, has_density: bool) -> Fixed:
         """Standardisation, Gaussian base and, as low as the base finds the posteriors narrow, the noise levels."""
-        standardize = fit_standardize(cases.observations)
+        standardize = fit_standardize(cases.observations, self.missing)
         if not self.base:
             return Fixed(levels(self.schedule, self.T), standardize, None)
+        if self.missing:
+            return fixed_with_holes(self.schedule, self.T, cases, standardize)
         x = standardized(standardize, cases.x)
         base = fit_gaussian_base(x, cases.sizes, cases.u, smallest=int(has_density))
         return Fixed(levels(self.schedule, self.T, least=least_noise(base, x, cases.sizes, cases.u)), standardize, base)

@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose.other_prior import OtherPrior
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
+from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, too_few
+from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
@@ -21,13 +24,20 @@ from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.trust import Doubts, by_draws
 from scorefold.prior import Prior
+from scorefold.prior.prior_ratio import PriorRatio, volume
+from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.score import gaussian_base, standardize
+from scorefold.score.ensemble import bucket
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.standardize import Standardize
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Float, Int, Key, draw_key
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta, draw_key, single_precision
 
+MORE, LEAST_EFFECTIVE = 16, 1.0
+"""Under another prior: how many times as many draws are weighed, and what they must be worth of those asked for."""
+ASCENT = 30
+"""Steps uphill."""
 FEWEST_TOGETHER = 256
 """Draws made together, doubled until they are as many as asked for."""
 
@@ -59,6 +69,8 @@ class FlowPosterior(Posterior):
     """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
 
+    options: ClassVar[tuple[str, ...]] = ("prior",)
+    normalised: ClassVar[bool] = True
     kind: ClassVar[str] = "flow"
     networks: ClassVar[tuple[str, ...]] = ("network", "standardize", "base")
 
@@ -83,14 +95,13 @@ class FlowPosterior(Posterior):
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Directly from the flow."""
-        largest = self.largest_set
-        if len(x) > largest:
-            raise ScorefoldError(
-                f"expected at most {largest} observations, as NPE was trained; got {len(x)}. Simulate with set_size={len(x)} "
-                "or more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
-            )
-        each, member = self._by_member(x, draws, seed)
-        u = each[member, np.arange(len(member))][:draws]
+        if len(x) > self.largest_set:
+            raise self._too_many(len(x))
+        pool = draws if options.prior is None else MORE * draws
+        each, member = self._by_member(x, pool, seed)
+        u = each[member, np.arange(len(member))][:pool]
+        if options.prior is not None:
+            u = reweighed(u, ratio_of(self.prior, options.prior), draws, seed)
         if not np.isfinite(u).all():
             raise Diverged("the flow's draws are not finite. Training has failed; look at posterior.history.")
         farthest = float(np.abs(u).max())
@@ -116,15 +127,105 @@ class FlowPosterior(Posterior):
             return Doubts(found)
         return Doubts(found, self.reach.floor(1, u), self.reach.strangeness(self.standardize, x, u))
 
+    def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
+        """log of the members' mean density at points u (points, dim); normalised, unless another prior is asked for."""
+        at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
+        value = _densities(self._models, *self._given(x), at, asked_of(self.prior, options))
+        return np.asarray(value, np.float64)[: len(u)]
+
+    def single_log_densities(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log q(u | x_j) of every observation by itself at one u, and no error."""
+        each = [self.log_density(one[None], u[None])[0] for one in x]
+        return np.array(each), np.zeros(len(x))
+
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """Maxima uphill from points u."""
+        asked, by_volume = asked_of(self.prior, options), on_device(volume(self.prior)) if of_theta else None
+        found = _climbed(self._models, *self._given(x), jnp.asarray(u, jnp.float32), asked, by_volume)
+        return Summits(*(np.asarray(part, np.float64) for part in found))
+
+    @property
+    def _models(self) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
+        return self.network, self.standardize, self.base
+
+    def _given(self, x: np.ndarray) -> tuple[Array, Array]:
+        """The observations, padded, and how many there are."""
+        if len(x) > self.largest_set:
+            raise self._too_many(len(x))
+        padded = np.concatenate([x, np.zeros((self.largest_set - len(x), x.shape[1]))])
+        return jnp.asarray(padded, jnp.float32), jnp.asarray(len(x))
+
+    def _too_many(self, n: int) -> ScorefoldError:
+        return ScorefoldError(
+            f"expected at most {self.largest_set} observations, as NPE was trained; got {n}. Simulate with set_size={n} or "
+            "more, or use method='f-npse', 'pf-npse' or 'nle', which take any number."
+        )
+
     def _by_member(self, x: np.ndarray, draws: int, seed: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """As many draws of every member or more (members, some, dim), and the member that each is to be taken from."""
-        padded = np.concatenate([x, np.zeros((self.largest_set - len(x), x.shape[1]))])
         size = FEWEST_TOGETHER
         while size < draws:
             size *= 2
-        given = jnp.asarray(padded, jnp.float32), jnp.asarray(len(x))
-        each, member = _draw(self.network, self.standardize, self.base, *given, size, draw_key(seed))
+        each, member = _draw(*self._models, *self._given(x), size, draw_key(seed))
         return np.asarray(each, np.float64), np.asarray(member)
+
+
+def _log_mixture(models: tuple, x: Array, n: Array, u: Theta, asked: Asked) -> Scalar:
+    """log of the members' mean density at one u, times the ratio of another prior."""
+    network, standardize, base = models
+
+    def of_member(network: SetFlowNetwork) -> Scalar:
+        model = SetFlow(network, standardize, base)
+        return model.log_density(u, model.embed(x, n))
+
+    each = jax.lax.map(of_member, network)
+    value = jax.nn.logsumexp(each) - jnp.log(len(each))
+    return value if asked.other is None else value + asked.other.exact_log_ratio(u, None)
+
+
+@eqx.filter_jit
+def _densities(models: tuple, x: Array, n: Array, u: Cloud, asked: Asked) -> Float[Array, " draws"]:
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(lambda u: _log_mixture(models, x, n, u, asked), u, batch_size=FEWEST_TOGETHER)
+
+
+@eqx.filter_jit
+def _climbed(
+    models: tuple, x: Array, n: Array, u: Cloud, asked: Asked, by_volume: OtherPrior | None
+) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
+    """Uphill on the density of u, or of θ; and the curvatures there."""
+
+    def one(u: Theta) -> Scalar:
+        value = _log_mixture(models, x, n, u, asked)
+        return value if by_volume is None else value + by_volume.log_ratio(u)
+
+    def score(u: Cloud) -> Cloud:
+        return jax.lax.map(jax.grad(one), u)
+
+    with jax.default_matmul_precision("highest"):
+        top = ascend(score, u, ASCENT)
+        return top, curvatures(score, top)
+
+
+def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int]) -> np.ndarray:
+    """So many of the draws as if under another prior, picked by the ratio of the priors; warned of where few of them count."""
+    good = np.isfinite(u).all(axis=1) & ratio.inside(np.nan_to_num(u))
+    if not good.any():
+        raise too_few(0, len(u))
+    with single_precision():
+        log_weights = np.asarray(jax.vmap(on_device(ratio).log_ratio)(jnp.asarray(u[good], jnp.float32)), np.float64)
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    effective = 1 / np.sum(weights**2)
+    if effective < LEAST_EFFECTIVE * draws:
+        warnings.warn(
+            f"{len(u):,} draws weighed by the other prior are worth {effective:,.0f}, fewer than the {draws:,} asked for: some "
+            "are there several times. Methods with a likelihood or a score (nle, f-npse) draw under another prior directly.",
+            UntrustworthyDraws,
+            stacklevel=5,
+        )
+    picked = np.random.default_rng(seed).choice(np.flatnonzero(good), draws, p=weights)
+    return u[picked]
 
 
 @eqx.filter_jit

@@ -1,6 +1,5 @@
 """Draws by composition: the sets' scores and the prior's → one score → a cloud of draws."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -11,28 +10,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
-from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.sets import SetScores
-from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
-from scorefold.noise import RESOLVED, Level, levels
+from scorefold.errors import ScorefoldError
+from scorefold.noise import RESOLVED, Level
+from scorefold.noise import levels as noise_levels
+from scorefold.posterior import composed_density
+from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
+from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
-from scorefold.posterior.partitions import other_partitions, over_partitions, partition
+from scorefold.posterior.partitions import other_partitions, over_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
-from scorefold.posterior.tilted import tilt_of
+from scorefold.posterior.settled import warn
+from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
-from scorefold.score.set_size import PartitionTable, chosen_size
+from scorefold.score.set_size import PartitionTable
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
@@ -78,7 +81,7 @@ class ComposedPosterior(Posterior):
     """A correction of the scores around one data set's draws, where it was checked and corrected."""
     made: Made | None = None
 
-    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size", "prior", "given")
     kind: ClassVar[str] = "composed"
     networks: ClassVar[tuple[str, ...]] = ("ensemble",)
 
@@ -103,20 +106,26 @@ class ComposedPosterior(Posterior):
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
         key = draw_key(seed)
-        padded, how = self._arrange(x[None], [seed], options)
+        padded, how = self.arrange(x[None], [seed], options)
         padded, projected = padded._replace(x=padded.x[0]), 0.0
         if how.pilots:
-            precision, cut_down = pilots(self.scores, padded, self._grid(ProbabilityFlow()), key, how.pilots)
+            precision, cut_down = pilots(self.scores, padded, self.grid(ProbabilityFlow()), key, how.pilots)
             padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
-        u, infos = [], []
-        for index in range(-(-draws // way.cloud)):
+        asked, kept, infos = asked_of(self.prior, options), np.zeros((0, self.prior.dim)), []
+        clouds = -(-draws // way.cloud)
+        for index in range(MOST_MORE * clouds):  # as many as there are draws, unless another prior leaves some of them out
             key_cloud = jax.random.fold_in(key, index)
-            one, info = _draw(self.scores, self._tilt, padded, self._grid(how.sampler), key_cloud, way)
-            u.append(np.asarray(one, np.float64))
+            one, info = _draw(self.scores, asked, padded, self.grid(how.sampler), key_cloud, way)
+            u = np.asarray(one, np.float64)
+            kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
             infos.append(jax.tree.map(np.asarray, info))
+            if len(kept) >= draws:
+                break
+        else:
+            raise too_few(len(kept), MOST_MORE * clouds * way.cloud)
         info = merge(infos)._replace(projected=projected)
-        all_u = np.concatenate(u)[:draws]
+        all_u = kept[:draws]
         warn(info, all_u, how.sets)
         return Drawn(all_u, info, how)
 
@@ -126,9 +135,11 @@ class ComposedPosterior(Posterior):
             return Doubts("a single network has no other to disagree with; train with members=2 or more")
         if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
-        padded, how = self._arrange(x[None], [seed], options)
+        if options.given is not None:
+            return Doubts("draws of some parameters given others are not judged")
+        padded, how = self.arrange(x[None], [seed], options)
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
-        lowest = jax.tree.map(lambda v: v[-1], self._grid(how.sampler))
+        lowest = jax.tree.map(lambda v: v[-1], self.grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
         made = by_member(self.scores, with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
         composed, each = (np.asarray(one, np.float64) for one in made)
@@ -140,15 +151,27 @@ class ComposedPosterior(Posterior):
         strange = self.reach.strangeness(self.ensemble.standardize, x, u)
         return Doubts(found, self.reach.floor(how.sets, u), strange, error)
 
+    def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
+        """See `composed_density.py`."""
+        return composed_density.log_density(self, x, u, options)
+
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """See `composed_density.py`."""
+        return composed_density.climb(self, x, u, of_theta, options)
+
+    def single_log_densities(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p(u | x_j), normalised, of every observation by itself at one u, and the error of the integration."""
+        return single_log_densities(self.scores, x, self.levels(), u)
+
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
-        score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self._levels()), u)
+        score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self.levels()), u)
         return Pairs(score, jacobian)
 
     @property
     def lowest_noise(self) -> float:
         """1 - γ of the level that draws come from."""
-        return float(self._levels().noise[0])
+        return float(self.levels().noise[0])
 
     def checked_size(self, n: int) -> int:
         """Observations in a set when there are n."""
@@ -167,8 +190,9 @@ class ComposedPosterior(Posterior):
 
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
-        padded, how = self._arrange(x, seeds, options)
-        keys, grid, pilot_grid = draw_keys(seeds), self._grid(how.sampler), self._grid(ProbabilityFlow())
+        padded, how = self.arrange(x, seeds, options)
+        keys, grid, pilot_grid = draw_keys(seeds), self.grid(how.sampler), self.grid(ProbabilityFlow())
+        asked = asked_of(self.prior, options)
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         together = max(1, (TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS) // way.cloud)
         clouds = -(-draws // way.cloud)
@@ -181,14 +205,14 @@ class ComposedPosterior(Posterior):
             if how.pilots:
                 some = some._replace(precision=pilots_many(self.scores, some, pilot_grid, keys[rows], how.pilots))
             for index in range(clouds):
-                one, good, bad = _draw_many(self.scores, self._tilt, some, grid, keys[rows], jnp.asarray(index), way)
+                one, good, bad = _draw_many(self.scores, asked, some, grid, keys[rows], jnp.asarray(index), way)
                 count = real.stop - start
                 u[real, index * way.cloud : (index + 1) * way.cloud] = one[:count]
                 converged[real] &= np.asarray(good)[:count]
                 diverged[real] |= np.asarray(bad)[:count]
         return u[:, :draws], converged, diverged
 
-    def _arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
+    def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
         """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
         shape = self.ensemble.network.shape
         size, why = self.choose_set_size(x.shape[1], options.set_size)
@@ -197,7 +221,7 @@ class ComposedPosterior(Posterior):
         sizes = cuts[0][1]  # the same for every data set of n observations
         count = len(sizes)
         rule = self.method.rule if options.rule is None else options.rule
-        sampler = self.method.sampler if options.sampler is None else options.sampler
+        sampler = langevin_for(self.method.sampler if options.sampler is None else options.sampler, options)
         how = Composition(count, *pair(rule, sampler, count, shape), why)
         if self.local is not None and isinstance(how.sampler, Metropolis):
             raise ScorefoldError(
@@ -207,7 +231,8 @@ class ComposedPosterior(Posterior):
         sets = np.pad(np.stack([sets for sets, _ in cuts]), ((0, 0), (0, padding), (0, 0), (0, 0)))
         sizes = np.concatenate([sizes, np.full(padding, sizes[-1])])
         padded = PaddedSets(jnp.asarray(sets, jnp.float32), jnp.asarray(sizes, jnp.int32), jnp.asarray(count))
-        alone = isinstance(how.sampler, Metropolis) or how.pilots  # these need one density, or are found for one partition
+        # These need one density, are found for one partition, or have a base for every set.
+        alone = isinstance(how.sampler, Metropolis) or how.pilots or shape.missing
         others = None if alone else other_partitions(sizes, count, self.largest_set)
         return padded._replace(others=None if others is None else jnp.asarray(others)), how
 
@@ -218,57 +243,29 @@ class ComposedPosterior(Posterior):
             return self.ensemble
         return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
 
-    @property
-    def _tilt(self) -> Tilt | None:
-        """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
-        return tilt_of(self.prior.proposal)
-
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""
-        largest = self.largest_set
-        asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
-        known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
-        if not known and (asked is None or not 1 <= asked <= largest):
-            raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r:.60}")
-        if not self.method.composes:
-            if n > largest:
-                raise ScorefoldError(
-                    f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
-                    "or use method='pf-npse', which composes sets."
-                )
-            if asked is not None and asked < n:
-                raise ScorefoldError(
-                    f"expected set_size of at least {n}, as NPSE takes all {n} observations in one set; got {set_size}. Leave "
-                    "set_size out, or use method='pf-npse', which composes sets."
-                )
-            return largest, "all observations in one set"
-        if set_size is None:
-            return largest, f"sets of up to {largest}, as trained"
-        if asked is not None:
-            return asked, f"sets of up to {set_size}, as asked"
-        if not self.table or n == 1:
-            return largest, f"sets of up to {largest}: there was nothing to choose from"
-        return chosen_size(self.table, n, largest)
+        return set_size_for(n, set_size, self.largest_set, self.method.composes, self.table)
 
     def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The score of every observation alone (n, draws, dim), at the lowest level, and the prior's (draws, dim)."""
         count = len(x)
         sets = np.zeros((bucket(count), 1, x.shape[1]))
         sets[:count, 0] = x
-        level = jax.tree.map(lambda v: v[0], self._levels())
+        level = jax.tree.map(lambda v: v[0], self.levels())
         with single_precision():
             scores, prior = single_scores(
                 self.scores, jnp.asarray(sets, jnp.float32), jnp.asarray(count), level, jnp.asarray(u, jnp.float32)
             )
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
-    def _grid(self, sampler: Sampler) -> Level:
+    def grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
-        return jax.tree.map(lambda v: v[::-1], self._levels(sampler.levels))
+        return jax.tree.map(lambda v: v[::-1], self.levels(sampler.levels))
 
-    def _levels(self, count: int | None = None) -> Level:
+    def levels(self, count: int | None = None) -> Level:
         """So many of the levels that it was trained on, in rising t."""
-        return levels(self.method.schedule, self.method.T, count, self.least_noise)
+        return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)
 
 
 class _Way(NamedTuple):
@@ -281,38 +278,34 @@ class _Way(NamedTuple):
 
 
 @eqx.filter_jit
-def _draw(
-    ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, key: Key, way: _Way
-) -> tuple[Cloud, Info]:
+def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, key: Key, way: _Way) -> tuple[Cloud, Info]:
     """One cloud, compiled once per bucket of sets and cloud size."""
     rule, sampler, count = way.rule, way.sampler, padded.number
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
         sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
         if padded.precision is not None:
             sets = sets.with_precision(padded.precision)
-        score = over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets)
-        if tilt is not None:
-            score = tilt.score(score)
+        score = asked.score(over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets))
         key_start, key_run = jax.random.split(key)
-        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, ensemble.network.shape.dim))
+        free = asked.free(ensemble.network.shape.dim)
+        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, free))
         if isinstance(sampler, Metropolis):
             assert isinstance(rule, Diffused | Tempered)  # the others have been refused
-            log_density = rule.log_density(sets)
-            if tilt is not None:
-                log_density = tilt.log_density(log_density)
-            return sampler(score, grid, u, key_run, count, log_density)
-        return sampler(score, grid, u, key_run, count)
+            moved, info = sampler(score, grid, u, key_run, count, asked.log_density(rule.log_density(sets)))
+        else:
+            moved, info = sampler(score, grid, u, key_run, count)
+        return asked.back(moved), info
 
 
 @eqx.filter_jit
 def _draw_many(
-    ensemble: ScoreEnsemble, tilt: Tilt | None, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
 ) -> tuple[Array, Array, Array]:
     """One cloud for each data set; draws, converged and diverged."""
 
     def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
         own = padded._replace(x=x, precision=precision)
-        u, info = _draw(ensemble, tilt, own, grid, jax.random.fold_in(key, index), way)
+        u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
         return u, info.converged, info.diverged
 
     return jax.vmap(one)(padded.x, padded.precision, keys)
@@ -331,20 +324,3 @@ def merge(infos: Sequence[Info]) -> Info:
     stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
     mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
     return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
-
-
-def warn(info: Info, u: np.ndarray, sets: int) -> None:
-    """Say so when the draws are not to be trusted; refuse to go on when they are not numbers."""
-    seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
-    advice = (
-        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "
-        "the observations with prior predictive simulations."
-    )
-    if not np.isfinite(u).all():
-        raise Diverged(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
-    if info.diverged:
-        warnings.warn(
-            f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
-        )
-    elif not info.converged:
-        warnings.warn(f"the sampler has not settled: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

@@ -1,6 +1,6 @@
 """Posterior draws, and how they came about."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, closest
 from scorefold.posterior.arviz_groups import Groups, inference_data
 from scorefold.posterior.observations import checked_inputs
-from scorefold.posterior.summary import Summary, summarise
+from scorefold.posterior.summary import Summary, shortest, summarise
 from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
@@ -130,11 +130,29 @@ class Draws:
         sampler = "settled" if self.info.converged else "DIVERGED" if self.info.diverged else "has NOT SETTLED"
         return f"the sampler {sampler}"
 
-    def to_arviz(self, posterior_predictive: np.ndarray | None = None) -> Any:
+    def hdi(self, level: float = 0.9) -> dict[str, tuple[float, float]]:
+        """The shortest interval of each parameter that holds this share of the draws (of highest density, if it has one mode).
+
+        Args:
+            level: The probability of the interval, between 0 and 1. Default 0.9.
+
+        Returns:
+            (low, high) by the parameters' names.
+
+        Raises:
+            ScorefoldError: `level` is not between 0 and 1.
+        """
+        if not settings.fits(level, float) or not 0 < level < 1:
+            raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
+        return dict(zip(self.names, shortest(self.theta, float(level)), strict=True))
+
+    def to_arviz(self, posterior_predictive: np.ndarray | None = None, log_likelihood: np.ndarray | None = None) -> Any:
         """As ArviZ's groups with one chain: posterior, prior and observed_data.
 
         Args:
             posterior_predictive: (draws, n, *shape), as `predict` simulates it; one more group. Default None: without it.
+            log_likelihood: (draws, n), as `posterior.log_likelihood` gives it for these draws; one more group, for
+                `arviz.loo`. Default None: without it.
 
         Returns:
             An `arviz.InferenceData`, or with ArviZ 1 and later an `xarray.DataTree`, which ArviZ's functions take in its place.
@@ -142,7 +160,7 @@ class Draws:
             `expected_shift_…` and `expected_width_…`. A "/" in a parameter's name, which both take for a path, becomes "∕".
 
         Raises:
-            ScorefoldError: `posterior_predictive` has another shape.
+            ScorefoldError: `posterior_predictive` or `log_likelihood` has another shape.
         """
         groups: Groups = {"posterior": self._by_name(self.theta)}
         if self.prior is not None:
@@ -159,6 +177,14 @@ class Draws:
                     f"got {replicated.shape}. draws.predict(simulator) makes one."
                 )
             groups["posterior_predictive"] = {"x": replicated[None]}
+        if log_likelihood is not None:
+            each = settings.numbers("log_likelihood", log_likelihood)
+            if each.shape != (len(self.theta), self.n):
+                raise ScorefoldError(
+                    f"expected log_likelihood of shape {(len(self.theta), self.n)}, one for each draw and observation; "
+                    f"got {each.shape}. posterior.log_likelihood(draws.theta, x_obs) makes them."
+                )
+            groups["log_likelihood"] = {"x": each[None]}
         return inference_data(groups, self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
@@ -251,6 +277,8 @@ class Options(NamedTuple):
     sampler: str | Sampler | None = None
     set_size: int | str | None = None
     chains: int | None = None
+    prior: Prior | None = None
+    given: Mapping[str, float | int] | None = None
 
 
 AS_THE_METHOD_SAYS = Options()

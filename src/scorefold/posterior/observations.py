@@ -13,22 +13,27 @@ from scorefold.simulation.outcome import LARGEST
 
 
 def with_inputs(
-    x_obs: Any, inputs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], input_names: tuple[str, ...]
+    x_obs: Any,
+    inputs: Any,
+    shape: tuple[int, ...],
+    x_names: tuple[str, ...],
+    input_names: tuple[str, ...],
+    missing: bool = False,
 ) -> np.ndarray:
     """As `checked`, of outcomes and inputs that come apart or, with `inputs` None, together: inputs last, or by their names."""
     if not input_names:
         if inputs is not None:
             raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
-        return checked(x_obs, shape, x_names)
+        return checked(x_obs, shape, x_names, missing)
     outcomes = shape[0] - len(input_names)
     if inputs is None:
         _refuse_missing_inputs(x_obs, shape, input_names)
-        return checked(x_obs, shape, x_names)
+        return checked(x_obs, shape, x_names, missing)
     x = x_obs
     if not columns.is_table(x_obs):
         x = settings.numbers("x_obs", x_obs)
         x = x[:, None] if x.ndim == 1 and outcomes == 1 else x
-    seen = checked(x, (outcomes,), x_names[:outcomes])
+    seen = checked(x, (outcomes,), x_names[:outcomes], missing)
     known = checked_inputs(inputs, input_names, len(seen))
     return np.concatenate([seen, known], axis=1)
 
@@ -53,8 +58,11 @@ def _refuse_missing_inputs(x_obs: Any, shape: tuple[int, ...], input_names: tupl
     )
 
 
-def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) -> np.ndarray:
-    """x_obs (n, *shape), an array or a table with these names as columns, as (n, features) float64; or a ScorefoldError."""
+def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missing: bool = False) -> np.ndarray:
+    """x_obs (n, *shape), an array or a table with these names as columns, as (n, features) float64; or a ScorefoldError.
+
+    With `missing`, NaN stays, as a number that was not observed.
+    """
     wanted = "(n, " + ", ".join(map(str, shape)) + ")" if shape else "(n,)"
     try:
         x = _from_table(x_obs, shape, x_names) if columns.is_table(x_obs) else settings.numbers("x_obs", x_obs)
@@ -76,11 +84,12 @@ def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) -> np.
             "expected at least one observation; got n = 0. Without observations the posterior is the prior: use "
             "prior.sample(count, seed)."
         )
-    bad = ~np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    flat = x.reshape(len(x), -1)
+    bad = ~(np.isfinite(flat) | (np.isnan(flat) & missing)).all(axis=1)
     if bad.any():
         raise ScorefoldError(
             f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
-            "Leave them out if they are missing at random."
+            "Leave them out if they are missing at random, or train on sf.simulate(…, missing=True)."
         )
     within_reach(x)
     return x.reshape(len(x), -1)
@@ -94,10 +103,10 @@ def _from_table(table: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) ->
 
 def within_reach(x: np.ndarray) -> None:
     """Refuse observations that no simulation can be like."""
-    if np.abs(x).max(initial=0.0) > LARGEST:
+    if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
         raise ScorefoldError(
             f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
-            f"{x.flat[np.abs(x).argmax()]:.3g}"
+            f"{x.flat[np.nan_to_num(np.abs(x)).argmax()]:.3g}"
         )
 
 

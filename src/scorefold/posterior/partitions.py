@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Rule
+from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
-from scorefold.score.set_size import cut
+from scorefold.score.set_size import PartitionTable, chosen_size, cut
 from scorefold.types import Array, Cloud, Key
 
 MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
@@ -29,6 +30,33 @@ def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator
     padded = np.zeros((len(sizes), width, x.shape[1]))
     padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes
+
+
+def set_size_for(n: int, set_size: int | str | None, largest: int, composes: bool, table: PartitionTable) -> tuple[int, str]:
+    """The number of observations in a set for n of them, as asked for, and why; else a ScorefoldError."""
+    asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
+    known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
+    if not known and (asked is None or not 1 <= asked <= largest):
+        raise ScorefoldError(f"expected set_size between 1 and {largest}, as trained, or 'auto'; got {set_size!r:.60}")
+    if not composes:
+        if n > largest:
+            raise ScorefoldError(
+                f"expected at most {largest} observations, as NPSE was trained; got {n}. Simulate with a larger set_size, "
+                "or use method='pf-npse', which composes sets."
+            )
+        if asked is not None and asked < n:
+            raise ScorefoldError(
+                f"expected set_size of at least {n}, as NPSE takes all {n} observations in one set; got {set_size}. Leave "
+                "set_size out, or use method='pf-npse', which composes sets."
+            )
+        return largest, "all observations in one set"
+    if set_size is None:
+        return largest, f"sets of up to {largest}, as trained"
+    if asked is not None:
+        return asked, f"sets of up to {set_size}, as asked"
+    if not table or n == 1:
+        return largest, f"sets of up to {largest}: there was nothing to choose from"
+    return chosen_size(table, n, largest)
 
 
 def other_partitions(sizes: np.ndarray, count: int, width: int) -> np.ndarray | None:

@@ -8,8 +8,8 @@ import math
 import os
 import time
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,15 +20,18 @@ from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
 from scorefold.disk.trouble import told
-from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
+from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
 from scorefold.posterior.observations import depth, for_each, with_inputs
+from scorefold.posterior.one_by_one import draw_one_by_one
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
+from scorefold.prior.prior_ratio import check_overlap
 from scorefold.sample import Sampler
 from scorefold.shown import html_table, listed
 from scorefold.simulation.likeness import unlike
@@ -51,7 +54,7 @@ class Refining(NamedTuple):
     progress: bool
 
 
-class Posterior(ABC):
+class Posterior(Densities):
     """What `sf.fit` returns: ask it for draws, given any observations from the simulator that it was trained on.
 
     `sample` draws, `check` finds out how far the draws of one data set are off, `corrected` subtracts what was found, `refine`
@@ -166,6 +169,8 @@ class Posterior(ABC):
         set_size: int | str | None = None,
         chains: int | None = None,
         inputs: Any = None,
+        prior: Prior | None = None,
+        given: Mapping[str, float | int] | None = None,
     ) -> Any:
         """Draw from p(θ | x_1 … x_n).
 
@@ -183,16 +188,22 @@ class Posterior(ABC):
             inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
                 list of them for a list of data sets. Not needed where `x_obs` holds them too, as columns of these names or
                 behind the outcomes.
+            prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
+                or simulated anew (`docs/densities.md`). By default the latter.
+            given: values of some parameters by name: draws of the others given these.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
 
         Raises:
             ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
-                cannot take, and for options that this method does not have.
+                cannot take, for options that this method does not have, and for another prior with weight where nothing was
+                simulated.
         """
         draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
-        options = self._checked_options(Options(rule, sampler, set_size, chains))
+        options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
+        if prior is not None:
+            check_overlap(self.prior, prior)
         self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]
@@ -325,6 +336,11 @@ class Posterior(ABC):
 
     def _checkable(self, x: np.ndarray) -> tuple[Checkable, np.ndarray]:
         """What a check is to look at, and the observations as it sees them."""
+        if getattr(self.method, "missing", False):
+            raise ScorefoldError(
+                "expected a posterior for complete observations to check; got one trained with missing=True. Check the whole "
+                "with sf.diagnose instead."
+            )
         if not isinstance(self, Checkable):
             raise ScorefoldError(
                 f"expected a posterior with a score, to check by simulations; {type(self.method).__name__} has none. Use "
@@ -350,7 +366,7 @@ class Posterior(ABC):
         seconds = time.perf_counter() - started
         x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
         x_obs = x_obs if inputs is None else x[:, : -inputs.shape[1]]
-        about = (x_obs, self.prior, trust, self.outcome_names, noticed, inputs, self.input_names)
+        about = (x_obs, options.prior or self.prior, trust, self.outcome_names, noticed, inputs, self.input_names)
         return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
 
     def warn_of(self, trust: Trust) -> None:
@@ -475,21 +491,5 @@ class Posterior(ABC):
 
     def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
         """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
-        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names)
-
-
-def draw_one_by_one(
-    posterior: Posterior, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`Posterior.draw_many`, one data set after the other."""
-    u = np.full((len(x), draws, posterior.prior.dim), np.nan)
-    converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
-        for i, (one, seed) in enumerate(zip(x, seeds, strict=True)):
-            try:
-                drawn = posterior.draw(one, draws, seed, options)
-            except Diverged:
-                continue
-            u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
-    return u, converged, diverged
+        missing = getattr(self.method, "missing", False)
+        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, missing)

@@ -67,9 +67,9 @@ class Strangeness(NamedTuple):
 class Reach(NamedTuple):
     """The curve, the residuals' covariance and the tail of their distances."""
 
-    weight: Float[np.ndarray, "terms x"]
+    weight: Float[np.ndarray, "terms seen"]
     """W"""
-    root: Float[np.ndarray, "x kept"]
+    root: Float[np.ndarray, "seen kept"]
     """R^{-1/2} / √kept, for the components that are looked at"""
     start: float
     """d₀"""
@@ -78,7 +78,7 @@ class Reach(NamedTuple):
     cases: int
     """N, that the networks and what is below them were fitted to."""
 
-    def distances(self, z: Float[np.ndarray, "n x"], u: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " n"]:
+    def distances(self, z: Float[np.ndarray, "n seen"], u: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, " n"]:
         """d of standardised observations at the draws."""
         residual = z - terms(u).mean(axis=0) @ self.weight
         return np.linalg.norm(residual @ self.root, axis=1)
@@ -107,12 +107,12 @@ class Reach(NamedTuple):
         )
 
 
-def reach_of(cases: TrainingSet, standardize: Standardize) -> Reach:
-    """From the first observation of every case that has one; a part of very many."""
+def reach_of(cases: TrainingSet, standardize: Standardize, copies: int = 1) -> Reach:
+    """From the first observation of every case that has one, each there so many times; a part of very many."""
     rows = np.flatnonzero(cases.sizes > 0)
     number = len(rows) if cases.stream is None else len(cases.stream.fold)
     rows = rows[:: -(-len(rows) // MOST_CASES)]
-    return fit_reach(standardized(standardize, cases.x[rows, 0]), cases.u[rows], number)
+    return fit_reach(standardized(standardize, cases.x[rows, 0]), cases.u[rows], number // copies)
 
 
 def fit_reach(z: Float[np.ndarray, "cases x"], u: Float[np.ndarray, "cases dim"], cases: int | None = None) -> Reach:

@@ -80,3 +80,12 @@ def summarise(
     low, median, high = np.quantile(theta, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
     sd = theta.std(axis=0, ddof=min(1, len(theta) - 1))
     return Summary(names, theta.mean(axis=0), sd, low, median, high, level, notes, trust)
+
+
+def shortest(theta: np.ndarray, level: float) -> list[tuple[float, float]]:
+    """For each parameter of draws (draws, dim), the shortest interval that holds this share of them."""
+    ordered = np.sort(theta, axis=0)
+    held = min(len(theta), max(1, int(np.ceil(level * len(theta)))))
+    widths = ordered[held - 1 :] - ordered[: len(theta) - held + 1]
+    first = widths.argmin(axis=0)
+    return [(float(ordered[i, k]), float(ordered[i + held - 1, k])) for k, i in enumerate(first)]

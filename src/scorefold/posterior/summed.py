@@ -16,17 +16,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose.from_proposal import Tilt
+from scorefold.compose.other_prior import OtherPrior
+from scorefold.compose.slice import Along
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
+from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
+from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.evidence import Offset
 from scorefold.posterior.made import Made
-from scorefold.posterior.posterior import Posterior, draw_one_by_one
+from scorefold.posterior.one_by_one import draw_one_by_one
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.tilted import tilt_of
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
 from scorefold.prior import Prior
+from scorefold.prior.prior_ratio import volume
+from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, all_chains, chain_length, judged, nuts_draws
 from scorefold.sample.tempered import (
     LARGEST_DIFFERENCE,
@@ -35,6 +43,7 @@ from scorefold.sample.tempered import (
     Tempered,
     TemperedInfo,
     clouds_for,
+    despite_edges,
     tempered,
     tempered_draws,
 )
@@ -51,6 +60,10 @@ CHUNK = 64
 """Observations whose terms are computed together."""
 CLOUD_CHUNK, PAIRS = 16, 4_096
 """Of a cloud: observations at a time, and pairs of a draw and an observation."""
+MASSES_AT, MASSES = 64, 256
+"""Draws of u, and of x for each, by which the mass of a geometric mean of densities is measured."""
+ASCENT = 30
+"""Steps uphill."""
 GRADIENTS_TOGETHER = 32
 """Draws at which members are compared at a time."""
 TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
@@ -73,7 +86,7 @@ class SummedPosterior(Posterior):
     """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
 
-    options: ClassVar[tuple[str, ...]] = ("sampler", "chains")
+    options: ClassVar[tuple[str, ...]] = ("sampler", "chains", "prior", "given")
     kind: ClassVar[str] = "summed"
     networks: ClassVar[tuple[str, ...]] = ("terms",)
 
@@ -91,6 +104,8 @@ class SummedPosterior(Posterior):
         sampler, chains = self._chosen(options)
         key = draw_key(seed)
         data = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt)
+        if options.prior is not None or options.given is not None:
+            return self._draw_asked(data, draws, key, options)
         u: np.ndarray
         info: SummedInfo
         dim = self.prior.dim
@@ -103,8 +118,78 @@ class SummedPosterior(Posterior):
         warn(info, u)
         return Drawn(u, info, sampler)
 
+    def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
+        """log N(u | 0, I) + Σ_j of the terms at points u (points, dim), under another prior if asked for."""
+        own, asked = _prepared(self.terms, _padded(x), jnp.asarray(len(x)), self._tilt), asked_of(self.prior, options)
+        at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
+        value = np.asarray(_values(at, (own, asked)), np.float64)[: len(u)]
+        return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
+
+    def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
+        """Maxima uphill from points u."""
+        own, asked = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt), asked_of(self.prior, options)
+        by_volume = on_device(volume(self.prior)) if of_theta else None
+        found = _climbed(jnp.asarray(u, jnp.float32), (own, asked), by_volume)
+        return Summits(*(np.asarray(part, np.float64) for part in found))
+
+    def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
+        """What the terms leave out of log p(x_1 … x_n): volumes, and what a geometric mean of densities lacks to 1."""
+        if not getattr(self.terms, "normalised", False):
+            return Offset(0.0, 0.0, absolute=False)
+        volumes = float(np.sum(np.asarray(_volumes(self.terms, jnp.asarray(x, jnp.float32)), np.float64)))
+        if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2:
+            return Offset(volumes, 0.0, absolute=True)
+        at = jnp.asarray(np.resize(u, (MASSES_AT, u.shape[1])), jnp.float32)
+        some = jnp.asarray(np.resize(x, (MASSES_AT, x.shape[1])), jnp.float32)
+        mass = np.asarray(_masses(self.terms, at, some, draw_key((seed, 2))), np.float64)
+        error = mass.std() / np.sqrt(mass.size) / mass.mean()
+        return Offset(volumes - len(x) * float(np.log(mass.mean())), len(x) * float(error), absolute=True)
+
+    def log_likelihoods(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """log q(x_j|u) of every observation at every point, (points, n)."""
+        if not getattr(self.terms, "normalised", False):
+            raise ScorefoldError(
+                f"expected a posterior with a likelihood; {type(self.method).__name__} knows the ratio p(x|θ) / p(x) only. Use "
+                "method='nle'."
+            )
+        return self.each_term(x, u) + np.asarray(_volumes(self.terms, jnp.asarray(x, jnp.float32)), np.float64)
+
+    def each_term(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The learned term of every observation at every point, (points, n)."""
+        at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
+        return np.asarray(_each_term(self.terms, _padded(x), at), np.float64)[: len(u), : len(x)]
+
+    def _draw_asked(self, data: tuple[Terms, Array, Array, Tilt | None], draws: int, key: Key, options: Options) -> Drawn:
+        """Under another prior, or some parameters given others: what changes joins the likelihood."""
+        sampler, chains = self._chosen(options)
+        cuts = options.prior is not None and ratio_of(self.prior, options.prior).cuts
+        if cuts and sampler != "smc":
+            raise ScorefoldError(
+                f"expected sampler='smc' under a prior that ends inside the support of the one that was simulated from; got "
+                f"{sampler!r}, which cannot do with edges."
+            )
+        asked = asked_of(self.prior, options)
+        dim = asked.free(self.prior.dim)
+        v: np.ndarray
+        info: SummedInfo
+        if sampler == "smc":
+            clouds = clouds_for(draws, dim)
+            v, ended = tempered_draws(_likelihoods_asked, (_prepared(*data), asked), dim, clouds, draws, key)
+            info = despite_edges(ended) if cuts else ended
+        elif sampler == "vi":
+            v, info = variational_draws(_log_density_asked, (data, asked), dim, draws, key, self.method.steps)
+        else:
+            run = Chains(dim, chains, Length(self.method.warmup, chain_length(draws, chains)))
+            v, info = nuts_draws(_log_density_asked, (data, asked), run, draws, key)
+        warn(info, v)
+        along = asked.plane
+        u = v if along is None else np.asarray(along.origin, np.float64) + v @ np.asarray(along.free, np.float64).T
+        return Drawn(u, info, sampler)
+
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """By the gradients of each member's sum at some of the draws."""
+        if options.given is not None:
+            return Doubts("draws of some parameters given others are not judged")
         terms = self.terms
         if not isinstance(terms, MeanTerms) or self.method.training.members < 2:
             return Doubts("there is no ensemble whose members could disagree")
@@ -236,6 +321,70 @@ def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple
         return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, start)
 
     return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
+
+
+def _likelihoods_asked(
+    v: Along, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]
+) -> tuple[Float[Array, " draws"], Along]:
+    """The same under another prior, or along the plane of some parameters."""
+    own, asked = data
+    value, slope = _likelihoods(asked.back(v), own)
+    if asked.other is not None:
+        other, tilt = asked.other, asked.tilt
+        more, pull = jax.vmap(jax.value_and_grad(lambda w: other.exact_log_ratio(w, tilt)))(asked.back(v))
+        value, slope = value + more, slope + jnp.where(jnp.isfinite(more)[:, None], pull, 0.0)
+    return value, slope if asked.plane is None else slope @ asked.plane.free
+
+
+def _log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked]) -> Scalar:
+    """`_log_density` under another prior, or along the plane of some parameters."""
+    own, asked = data
+    u = asked.back(v[None])[0]
+    value = _log_density(u, own)
+    return value if asked.other is None else value + asked.other.log_ratio_at(u, asked.tilt)
+
+
+@eqx.filter_jit
+def _values(u: Cloud, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]) -> Float[Array, " draws"]:
+    """Σ_j of the terms, and the log ratio of another prior; values alone."""
+    with jax.default_matmul_precision("highest"):
+        return _likelihoods_asked(u, data)[0]
+
+
+@eqx.filter_jit
+def _volumes(terms: Any, x: Float[Array, "obs x"]) -> Float[Array, " obs"]:
+    return jax.lax.map(terms.log_volume, x, batch_size=CHUNK)
+
+
+@eqx.filter_jit
+def _masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> Float[Array, "draws count"]:
+    keys = jax.random.split(key, len(u))
+    return jax.lax.map(lambda at: terms.masses(at[0], at[1], at[2], MASSES), (u, x, keys))
+
+
+@eqx.filter_jit
+def _each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "points obs"]:
+    with jax.default_matmul_precision("highest"):
+        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        return jax.lax.map(lambda u: jax.vmap(lambda x: terms.term(u, x))(prepared), u)
+
+
+@eqx.filter_jit
+def _climbed(
+    u: Cloud, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked], by_volume: OtherPrior | None
+) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
+    """Uphill on the density of u, or of θ; and the curvatures there."""
+
+    def one(u: Theta) -> Scalar:
+        value = _log_density_asked(u, data)
+        return value if by_volume is None else value + by_volume.log_ratio_at(u, data[1].tilt)
+
+    def score(u: Cloud) -> Cloud:
+        return jax.lax.map(jax.grad(one), u)
+
+    with jax.default_matmul_precision("highest"):
+        top = ascend(score, u, ASCENT)
+        return top, curvatures(score, top)
 
 
 @eqx.filter_jit

@@ -59,6 +59,17 @@ class Whitened:
         y = self.mean + sum(u[..., j, None] * self.L[:, j] for j in range(len(self.mean)))
         return bounded(y, self.bounds)
 
+    def log_volume(self, theta: Values) -> Float[np.ndarray, "*batch"]:
+        """log |du/dθ| at each row of θ."""
+        low, high = self.bounds.T
+        below, above = np.isfinite(low), np.isfinite(high)
+        with np.errstate(all="ignore"):
+            y = unbounded(theta, self.bounds)
+            between = y**2 / 2 + np.log(2 * np.pi) / 2 - np.log(high - low)
+            one_sided = -np.log(np.where(below, theta - low, high - theta))
+        each = np.where(below & above, between, np.where(below | above, one_sided, 0.0))
+        return np.asarray(each.sum(axis=-1) - np.log(np.diag(self.L)).sum())
+
     def theta(self) -> Rows:
         """The draws θ (count, dim); where a file came without them, an error that says how to get them back."""
         if self.rows is None:

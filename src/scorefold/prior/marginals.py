@@ -94,6 +94,10 @@ class Marginals:
         """log p(θ), the sum over the marginals' log densities, for θ within the support."""
         return np.sum([m.law.logpdf(theta[..., i]) for i, m in enumerate(self.marginals)], axis=0)
 
+    def log_probs(self, theta: Values) -> Values:
+        """log p_i(θ_i), the log density of every parameter by itself, in the shape of θ."""
+        return np.stack([m.law.logpdf(theta[..., i]) for i, m in enumerate(self.marginals)], axis=-1)
+
     def describe(self) -> dict[str, Any]:
         """The law's kind and parameters as strict JSON can hold them.
 

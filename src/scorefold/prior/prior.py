@@ -290,6 +290,27 @@ class Prior:
         with np.errstate(all="ignore"):
             return np.where(inside, self._law.log_prob(theta), -np.inf)
 
+    def log_volume(self, theta: ArrayLike) -> Float[np.ndarray, "*batch"]:
+        """log |du/dθ|: what makes a density of θ of one of u, the space in which networks learn.
+
+        Args:
+            theta: Parameters (..., dim) within the support, with the columns in the order of `names`.
+
+        Returns:
+            Its values, of shape (...).
+
+        Example:
+            >>> import scipy.stats, scorefold as sf
+            >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 2)})
+            >>> prior.log_volume([[1.0]]).round(4).tolist()  # u = θ / 2
+            [-0.6931]
+        """
+        theta = self._values("theta", theta)
+        if isinstance(self._law, Whitened):
+            return self._law.log_volume(theta)
+        square = np.square(self.to_normal(theta)).sum(axis=-1)
+        return np.asarray(self.log_prob(theta) + square / 2 + self.dim / 2 * np.log(2 * np.pi))
+
     def describe(self) -> dict[str, Any]:
         """Kind, names and parameters as strict JSON can hold them; two priors are equal if these are.
 

@@ -112,7 +112,7 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
 
 def of_predictive(check: Any, title: str = "") -> Figure:
     """A predictive check: outcomes one by one where some are binary or counts, else statistic by statistic."""
-    if are_drawn(check.kinds):
+    if are_drawn(check.kinds) and np.isfinite(check.x_obs).all():
         return outcomes(check.labels, check.kinds, check.x_obs, check.x, title)
     figure = predictive(check.names, check.observed, check.replicated, check.p_values, title)
     if 0 < len(check.x_names) <= MOST_NAMED:

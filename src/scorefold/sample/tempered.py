@@ -177,6 +177,13 @@ def judged(runs: Tempered, draws: int) -> tuple[np.ndarray, TemperedInfo]:
     )  # fmt: skip
 
 
+def despite_edges(info: TemperedInfo) -> TemperedInfo:
+    """The same, judged without the identities, which do not hold for a density that is cut off."""
+    agree = info.difference < LARGEST_DIFFERENCE and info.spread < LARGEST_SPREAD
+    reached = bool(info.tau[-1] >= 1) and info.forgotten >= LEAST_FORGOTTEN
+    return info._replace(converged=agree and reached and not info.diverged)
+
+
 def _difference(u: Float[np.ndarray, "clouds size dim"]) -> float:
     """The largest of the differences between the clouds' means, in sd, and between the logarithms of their sds."""
     sd = np.maximum(u.std(axis=1), 1e-12)

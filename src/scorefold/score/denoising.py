@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from scorefold.noise import Level
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
 from scorefold.score.standardize import Standardize
 from scorefold.train.loop import Objective
@@ -37,7 +38,7 @@ class Fixed(NamedTuple):
 
     levels: Level
     standardize: Standardize
-    base: GaussianBase | None
+    base: GaussianBase | MaskedBase | None
 
 
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:

@@ -275,6 +275,23 @@ class Trainable(eqx.Module):
         return eqx.combine(self.arrays, self.rest)(x)
 
 
+def with_channels(observation: Shape) -> Shape:
+    """The shape of an observation with as many more numbers that say which are missing, as further channels."""
+    series = len(observation) == 2 and observation[1] <= MOST_CHANNELS
+    if series or len(observation) > 2:
+        return (*observation[:-1], 2 * observation[-1])
+    return (*observation, 2)
+
+
+def joined(x: Vector, observation: Shape) -> Float[Array, "..."]:
+    """A standardised observation in its shape or, if it comes with as many numbers that say which are missing, in that one."""
+    if x.size == np.prod(observation):
+        return x.reshape(observation)
+    parts = [half.reshape(observation) for half in jnp.split(x, 2)]
+    same = len(with_channels(observation)) == len(observation)
+    return jnp.concatenate(parts, axis=-1) if same else jnp.stack(parts, axis=-1)
+
+
 def check_embedding(embedding: Any) -> None:
     """Refuse with a ScorefoldError what is not None, a known word, a configured embedding or a function (shape, key)."""
     if isinstance(embedding, str) and embedding not in EMBEDDINGS:

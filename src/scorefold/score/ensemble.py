@@ -15,10 +15,11 @@ import numpy as np
 
 from scorefold.compose.sets import SetScores
 from scorefold.noise import CLEAN, Level
-from scorefold.score import gaussian_base, standardize
+from scorefold.score import gaussian_base, masked_base, standardize
 from scorefold.score.correction import Correction
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.local_mean import LocalMean
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.network import Embedded, ScoreModel, ScoreNetwork, Shape, residual_scale
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Cloud, Float, Int
@@ -33,7 +34,7 @@ class ScoreEnsemble(eqx.Module):
 
     network: ScoreNetwork
     standardize: Standardize
-    base: GaussianBase | None
+    base: GaussianBase | MaskedBase | None
     correction: Correction | None
     local: LocalMean | None = None
     """What simulations around one data set's draws say besides."""
@@ -60,7 +61,15 @@ class ScoreEnsemble(eqx.Module):
         smallest = jnp.min(sizes)
         present = jnp.minimum(smallest + jnp.arange(min(largest, 2)), largest)
         base = self.base
-        which = sizes - smallest
+        which = group = sizes - smallest
+        precision = vectors = variances = None
+        if isinstance(base, GaussianBase):
+            precision = jax.vmap(lambda size: base.matrix(-1.0, CLEAN, size))(present)
+        elif base is not None:
+            assert embedded.vectors is not None
+            assert embedded.variances is not None
+            vectors, variances, group = embedded.vectors[0], embedded.variances[0], jnp.arange(len(sizes))
+            precision = jnp.einsum("jde,je,jfe->jdf", vectors, 1 / variances, vectors)
         return EnsembleSets(
             ensemble=self,
             join=embedded.join,
@@ -68,9 +77,11 @@ class ScoreEnsemble(eqx.Module):
             sizes=present,
             which=which,
             count=count,
-            precision=None if base is None else jax.vmap(lambda size: base.matrix(-1.0, CLEAN, size))(present),
-            group=which,
+            precision=precision,
+            group=group,
             empty=self._empty() if self.network.shape.learns_prior else None,
+            vectors=vectors,
+            variances=variances,
         )
 
     def _empty(self) -> "EnsembleSets":
@@ -106,6 +117,9 @@ class EnsembleSets(SetScores):
     group: Int[Array, " sets"]
     empty: "EnsembleSets | None"
     """The empty set, where the prior is learned."""
+    vectors: Float[Array, "sets dim dim"] | None = None
+    variances: Float[Array, "sets dim"] | None = None
+    """Of the covariance of each set's own base, where numbers may be missing."""
 
     def at_once(self, draws: int) -> int:
         """Sets in a chunk."""
@@ -124,6 +138,8 @@ class EnsembleSets(SetScores):
             which=self.which[index],
             count=count,
             group=self.group[index],
+            vectors=None if self.vectors is None else self.vectors[index],
+            variances=None if self.variances is None else self.variances[index],
         )
 
     def prior(self, u: Cloud, level: Level) -> Cloud:
@@ -135,9 +151,10 @@ class EnsembleSets(SetScores):
 
         def parts(network: ScoreNetwork) -> Float[Array, "sizes draws width"]:
             own = jax.vmap(network.theta_part, in_axes=(0, None))(u, level.t)
-            return own + jax.vmap(jax.vmap(network.z_part))(z)
+            return own[None] if z is None else own + jax.vmap(jax.vmap(network.z_part))(z)
 
-        z = jnp.einsum("nd,sde->sne", u, self._matrices(-0.5, level))
+        # Where every set has a covariance of its own, z is left to the chunks.
+        z = None if self.vectors is not None else jnp.einsum("nd,sde->sne", u, self._matrices(-0.5, level))
         # One member after the other: on a CPU a batch of small matrix products is slower than a loop of them.
         return u, jax.lax.map(parts, self.ensemble.network)
 
@@ -145,22 +162,22 @@ class EnsembleSets(SetScores):
         self, prepared: tuple[Cloud, Float[Array, "members sizes draws width"]], level: Level, index: Int[Array, " chunk"]
     ) -> Float[Array, "chunk draws dim"]:
         """The scores of the sets at `index`."""
-        u, parts = prepared
+        u, _ = prepared
         ensemble, which, mean = self.ensemble, self.which[index], self.mean[index]
         if ensemble.network.shape.conservative:
 
             def potential(u: Cloud, one: Int[Array, ""]) -> Array:
-                return jnp.sum(self._outputs(self.prepare(u, level)[1], level, one[None]))
+                return jnp.sum(self._outputs(self.prepare(u, level), level, one[None]))
 
             residual = jax.vmap(jax.grad(potential), in_axes=(None, 0))(u, index)
         else:
-            residual = self._outputs(parts, level, index)
+            residual = self._outputs(prepared, level, index)
             if ensemble.base is not None:
-                residual = jnp.einsum("jnd,jde->jne", residual, self._matrices(-0.5, level)[which])
+                residual = jnp.einsum("jnd,jde->jne", residual, self._of_sets(-0.5, level, index))
         score = residual_scale(level, ensemble.base is not None) * self._gate(level) * residual
         if ensemble.base is not None:
             off = jnp.sqrt(level.gamma) * mean[:, None] - u
-            score = score + jnp.einsum("jnd,jde->jne", off, self._matrices(-1.0, level)[which])
+            score = score + jnp.einsum("jnd,jde->jne", off, self._of_sets(-1.0, level, index))
         if ensemble.correction is not None:
             score = score - ensemble.correction.mean_at(u, level.t)
         if ensemble.local is not None:
@@ -169,15 +186,14 @@ class EnsembleSets(SetScores):
 
     def log_densities(self, u: Cloud, level: Level) -> Float[Array, " draws"]:
         """Σ_j of the conservative networks' energies."""
-        parts, ensemble = self.prepare(u, level)[1], self.ensemble
+        prepared, ensemble = self.prepare(u, level), self.ensemble
         scale = residual_scale(level, ensemble.base is not None) * self._gate(level)
-        precision = self._matrices(-1.0, level)
 
         def add(index: Int[Array, " chunk"], real: Float[Array, " chunk"]) -> Float[Array, " draws"]:
-            each = scale * self._outputs(parts, level, index)[..., 0]
+            each = scale * self._outputs(prepared, level, index)[..., 0]
             if ensemble.base is not None:
                 off = jnp.sqrt(level.gamma) * self.mean[index][:, None] - u
-                each -= jnp.einsum("jnd,jde,jne->jn", off, precision[self.which[index]], off) / 2
+                each -= jnp.einsum("jnd,jde,jne->jn", off, self._of_sets(-1.0, level, index), off) / 2
             return real @ each
 
         summed = self.over_chunks(len(u), add)
@@ -198,15 +214,26 @@ class EnsembleSets(SetScores):
             return jnp.broadcast_to(jnp.eye(self.mean.shape[1]), (len(self.sizes), *2 * self.mean.shape[1:]))
         return jax.vmap(lambda size: base.matrix(power, level, size))(self.sizes)
 
-    def _outputs(self, parts: Array, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk draws out"]:
+    def _of_sets(self, power: float, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk dim dim"]:
+        """The same for the sets at `index`, each by its size or by its own covariance."""
+        if self.vectors is None or self.variances is None:
+            return self._matrices(power, level)[self.which[index]]
+        vectors, spread = self.vectors[index], level.gamma * self.variances[index] + level.noise
+        return jnp.einsum("jde,je,jfe->jdf", vectors, spread**power, vectors)
+
+    def _outputs(
+        self, prepared: tuple[Cloud, Float[Array, "members sizes draws width"]], level: Level, index: Int[Array, " chunk"]
+    ) -> Float[Array, "chunk draws out"]:
         """The members' mean f (or φ) for the sets at `index`."""
-        which = self.which[index]
-        z = jnp.einsum("jd,jde->je", jnp.sqrt(level.gamma) * self.mean[index], self._matrices(-0.5, level)[which])
+        u, parts = prepared
+        which, whiten = self.which[index], self._of_sets(-0.5, level, index)
+        z = jnp.einsum("jd,jde->je", jnp.sqrt(level.gamma) * self.mean[index], whiten)
+        own_z = None if self.vectors is None else jnp.einsum("nd,jde->jne", u, whiten)
 
         def one(member: tuple[ScoreNetwork, Array, Array]) -> Float[Array, "chunk draws out"]:
             network, parts, join = member
             own = join[index] - jax.vmap(network.z_part)(z)
-            pairs = parts[which] + own[:, None]
+            pairs = own[:, None] + (parts[which] if own_z is None else parts + jax.vmap(jax.vmap(network.z_part))(own_z))
             out = jax.vmap(network.head)(pairs.reshape(-1, pairs.shape[-1]))
             return out.reshape(*pairs.shape[:2], -1)
 
@@ -220,13 +247,15 @@ def skeleton(shape: Shape, members: int, knots: int | None) -> ScoreEnsemble:
 
     def make(key: Array) -> ScoreEnsemble:
         network = jax.vmap(lambda k: ScoreNetwork(shape, key=k))(jax.random.split(key, members))
-        base, correction = None, None
+        base: GaussianBase | MaskedBase | None = None
+        correction = None
         if shape.base:
-            base = gaussian_base.blank(x, dim, shape.largest_set, 0 if shape.learns_prior else 1)
+            known = 0 if shape.learns_prior else 1
+            base = masked_base.blank(x, dim) if shape.missing else gaussian_base.blank(x, dim, shape.largest_set, known)
         if knots is not None:
             table = jnp.zeros((knots, dim)), jnp.zeros((knots, dim, dim))
             correction = Correction(jnp.zeros(knots), jnp.zeros(knots), *table)
-        return ScoreEnsemble(network, standardize.blank(x), base, correction)
+        return ScoreEnsemble(network, standardize.blank(x, shape.missing), base, correction)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))
 

@@ -71,7 +71,7 @@ def _sums(
         mean = jnp.mean(jax.vmap(of)(ensemble.network), axis=0)
 
         def metric(v: Array) -> Array:
-            return v if ensemble.base is None else ensemble.base.times(v, 1.0, level, size)
+            return own.times(v, 1.0, level, embedded)
 
         features = jnp.concatenate([jnp.ones(1), theta])
         return _Sums(

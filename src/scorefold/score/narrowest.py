@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from scorefold.noise import LEAST_NOISE, RESOLVED
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.types import Float
 
 SHARE = 0.1
 """Of a posterior's sd, which the lowest noise may have: 0.5 % of width."""
@@ -37,6 +38,14 @@ def least_noise(base: GaussianBase, x: np.ndarray, sizes: np.ndarray, u: np.ndar
         mean = x[rows, :size].mean(axis=1) @ np.asarray(base.weight[row]).T + np.asarray(base.offset[row])
         directions = np.concatenate([np.eye(u.shape[1]), np.asarray(base.vectors[row]).T])
         narrowest = min(narrowest, *(_width(u[rows] @ v, mean @ v) for v in directions))
+    return float(np.clip(SHARE * narrowest, RESOLVED, LEAST_NOISE))
+
+
+def least_noise_around(
+    mean: Float[np.ndarray, "cases dim"], u: Float[np.ndarray, "cases dim"], directions: Float[np.ndarray, "some dim"]
+) -> float:
+    """The same from the base's mean of every case, for a base that differs from set to set; along these directions."""
+    narrowest = min(1.0, *(_width(u @ v, mean @ v) for v in directions))
     return float(np.clip(SHARE * narrowest, RESOLVED, LEAST_NOISE))
 
 

@@ -15,6 +15,9 @@ the residual score is √γ ∇φ (with the base) or -∇φ / √(1-γ) (without
 
 Observations that are not vectors go through an embedding of their own first (`embedding.py`).
 
+Where numbers of an observation may be missing (`Shape.missing`), it comes with as many that say which are; the base is then
+one for every set, by its holes (`masked_base.py`).
+
 Everything is written for one draw and one set. The join is a sum of linear maps, one for each input, so that for many draws
 and sets the u part is needed once per draw, the X part once per set and the t part once per level (`ensemble.py`).
 """
@@ -26,8 +29,9 @@ import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
-from scorefold.score.embedding import Embedding, Trainable, build
+from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.resmlp import Block, Linear, ResMLP, after
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
@@ -41,6 +45,9 @@ class Embedded(NamedTuple):
     mean: Float[Array, " dim"]
     """The Gaussian base's mean μ(X); zero without a base."""
     size: Int[Array, ""]
+    vectors: Float[Array, "dim dim"] | None = None
+    variances: Float[Array, " dim"] | None = None
+    """Of the base's covariance, where every set has its own."""
 
 
 class Shape(NamedTuple):
@@ -59,6 +66,8 @@ class Shape(NamedTuple):
     """The shape of one observation before it was made a vector, for the embedding."""
     embedding: Embedding | None = None
     """What to do with an observation before the residual MLP sees it."""
+    missing: bool = False
+    """Numbers of an observation may be missing: as many more say which are."""
 
 
 def positional(t: Scalar, width: int) -> Float[Array, " width"]:
@@ -90,10 +99,11 @@ class ScoreNetwork(eqx.Module):
 
     def __init__(self, shape: Shape, *, key: Key):
         keys = iter(jax.random.split(key, 8 + shape.depth))
-        features, self.embedding = shape.x, None
+        features, self.embedding = shape.x * (2 if shape.missing else 1), None
         if shape.embedding is not None:
-            module = build(shape.embedding, shape.observation, jax.random.fold_in(key, 1))
-            features = jax.eval_shape(module, jnp.zeros(shape.observation)).shape[0]
+            seen = with_channels(shape.observation) if shape.missing else shape.observation
+            module = build(shape.embedding, seen, jax.random.fold_in(key, 1))
+            features = jax.eval_shape(module, jnp.zeros(seen)).shape[0]
             self.embedding = Trainable(module)
         width = shape.width
         self.shape = shape
@@ -115,8 +125,7 @@ class ScoreNetwork(eqx.Module):
         """The set's share of the join, from standardised observations, of which the first `size` count."""
 
         def one(x: Observation) -> Float[Array, " width"]:
-            seen = x if self.embedding is None else self.embedding(x.reshape(self.shape.observation))
-            return self.x_mlp(seen)
+            return self.x_mlp(x if self.embedding is None else self.embedding(joined(x, self.shape.observation)))
 
         counts = (jnp.arange(x.shape[0]) < size)[:, None]
         pooled = jnp.sum(jnp.where(counts, jax.vmap(one)(x), 0.0), axis=0) / jnp.maximum(size, 1)
@@ -144,11 +153,14 @@ class ScoreModel(eqx.Module):
 
     network: ScoreNetwork
     standardize: Standardize
-    base: GaussianBase | None
+    base: GaussianBase | MaskedBase | None
 
     def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Embedded:
         """Everything that depends on the set alone."""
         x = jax.vmap(self.standardize)(x)
+        if isinstance(self.base, MaskedBase):
+            mean, vectors, variances = self.base.of(x, size)
+            return Embedded(self.network.embed(x, size), mean, size, vectors, variances)
         if self.base is None:
             mean = jnp.zeros(self.network.shape.dim)
         else:
@@ -160,13 +172,23 @@ class ScoreModel(eqx.Module):
         """The Gaussian base's score; zero without a base."""
         if self.base is None:
             return jnp.zeros_like(theta)
-        return -self.base.times(theta - jnp.sqrt(level.gamma) * embedded.mean, -1.0, level, embedded.size)
+        return -self.times(theta - jnp.sqrt(level.gamma) * embedded.mean, -1.0, level, embedded)
+
+    def times(self, v: Theta, power: float, level: Level, embedded: Embedded) -> Theta:
+        """(γ R + (1-γ) I)^power v, with the covariance R of the base; v itself without one."""
+        if self.base is None:
+            return v
+        if isinstance(self.base, GaussianBase):
+            return self.base.times(v, power, level, embedded.size)
+        assert embedded.vectors is not None
+        assert embedded.variances is not None
+        return embedded.vectors @ ((v @ embedded.vectors) * (level.gamma * embedded.variances + level.noise) ** power)
 
     def residual_score(self, theta: Theta, level: Level, embedded: Embedded) -> Theta:
         """What the network adds to the base (everything, without a base)."""
 
         def whiten(v: Theta) -> Theta:
-            return v if self.base is None else self.base.times(v, -0.5, level, embedded.size)
+            return self.times(v, -0.5, level, embedded)
 
         def output(theta: Theta) -> Array:
             z = whiten(theta - jnp.sqrt(level.gamma) * embedded.mean)

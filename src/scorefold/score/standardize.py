@@ -16,6 +16,9 @@ normality", Filliben, 1975), and 1 - r the departure. In this order,
   the values are different;
 - none: f(x) = x.
 
+Where values may be missing, they are NaN: z is 0 there, and a second half of as many features says 1 where one is missing. All
+is fitted to the values that are there.
+
 A straight line is fitted to z, so what is positive and spread over decades should be on a logarithmic scale. Values that log x
 cannot take (at most half the smallest one simulated) go on along the tangent, and ranks along the outermost pieces.
 """
@@ -72,9 +75,18 @@ class Standardize(eqx.Module):
     scale: Float[Array, " x"]
     straight: Straight | None = None
     """f; x itself where there is none."""
+    missing: bool = eqx.field(static=True, default=False)
+    """NaN are missing values, and features are twice as many."""
 
-    def __call__(self, x: Float[Array, " x"]) -> Float[Array, " x"]:
+    def __call__(self, x: Float[Array, " x"]) -> Float[Array, " seen"]:
         """Apply."""
+        if not self.missing:
+            return self._known(x)
+        holes = jnp.isnan(x)
+        z = jnp.where(holes, 0.0, self._known(jnp.where(holes, 1.0, x)))
+        return jnp.concatenate([z, holes.astype(z.dtype)])
+
+    def _known(self, x: Float[Array, " x"]) -> Float[Array, " x"]:
         z = jnp.clip(((x if self.straight is None else self.straight(x)) - self.centre) / self.scale, -LARGEST_Z, LARGEST_Z)
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
@@ -93,15 +105,17 @@ class Standardize(eqx.Module):
         return tuple(KINDS[kind] for kind in kinds)
 
 
-def blank(features: int) -> Standardize:
+def blank(features: int, missing: bool = False) -> Standardize:
     """One of this size, its numbers still to be put in."""
     zero, knots = jnp.zeros(features), jnp.zeros((features, len(KNOTS)))
-    return Standardize(zero, zero, Straight(jnp.zeros(features, jnp.int32), zero, zero, zero, knots, knots))
+    return Standardize(zero, zero, Straight(jnp.zeros(features, jnp.int32), zero, zero, zero, knots, knots), missing)
 
 
-def fit_standardize(x: np.ndarray) -> Standardize:
-    """From simulated observations (count, x)."""
+def fit_standardize(x: np.ndarray, missing: bool = False) -> Standardize:
+    """From simulated observations (count, x), in which NaN may be missing values."""
     x = np.asarray(x, np.float64)
+    if missing:
+        return _fit_with_holes(x)
     kind, *numbers = (np.stack(part) for part in zip(*map(_column, x.T), strict=True))
     straight = Straight(jnp.asarray(kind, jnp.int32), *(jnp.asarray(v, jnp.float32) for v in numbers))
     # In double precision where f(x) is x itself: features that hardly vary would round to a constant.
@@ -110,19 +124,27 @@ def fit_standardize(x: np.ndarray) -> Standardize:
     return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32), straight)
 
 
+def _fit_with_holes(x: np.ndarray) -> Standardize:
+    """Every feature by the values that are there; one that never is counts as constant."""
+    columns = [column[~np.isnan(column)] for column in x.T]
+    each = [fit_standardize((column if len(column) else np.zeros(1))[:, None]) for column in columns]
+    together: Standardize = jax.tree.map(lambda *parts: jnp.concatenate(parts), *each)
+    return Standardize(together.centre, together.scale, together.straight, missing=True)
+
+
 @jax.jit
 def _all(straight: Straight, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
     return jax.lax.map(straight, x, batch_size=TOGETHER)
 
 
 @jax.jit
-def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
+def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows seen"]:
     return jax.lax.map(standardize, x, batch_size=TOGETHER)
 
 
 def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
     """Many observations (..., x) at once."""
-    return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(x.shape)
+    return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(*x.shape[:-1], -1)
 
 
 def _centre_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -49,6 +49,7 @@ def given(
     x_names: Sequence[str] | None,
     inputs: Any = None,
     input_names: Sequence[str] | None = None,
+    missing: bool = False,
 ) -> Given:
     """What was given, checked; see `Simulations`."""
     if not isinstance(prior, Prior):
@@ -73,7 +74,7 @@ def given(
         known, own = _inputs(_parts(inputs, sets), lengths if sets else np.array([len(together)]), input_names)
         together = np.concatenate([together.reshape(len(together), -1), known], axis=1)
         names = columns.joined_names(names, own, together.shape[1:])
-    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names, own)
+    return _put_together(theta, together, np.repeat(np.arange(len(theta)), lengths), names, own, missing)
 
 
 def _parts(values: Any, sets: bool) -> list[Any]:
@@ -140,10 +141,18 @@ def _observations(x: Any, names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str
 
 
 def _put_together(
-    theta: np.ndarray, observations: np.ndarray, case: np.ndarray, names: tuple[str, ...], input_names: tuple[str, ...]
+    theta: np.ndarray,
+    observations: np.ndarray,
+    case: np.ndarray,
+    names: tuple[str, ...],
+    input_names: tuple[str, ...],
+    missing: bool,
 ) -> Given:
     """Sets without what failed, and without cases of which nothing is left."""
-    single, good = rounded(observations)
+    holes = np.isnan(observations) if missing else np.zeros(observations.shape, bool)
+    holes &= ~holes.reshape(len(holes), -1).all(axis=1).reshape(-1, *[1] * (holes.ndim - 1))  # of nothing, it has failed
+    single, good = rounded(np.where(holes, 0.0, observations))
+    single[holes] = np.nan
     calls, failed = len(good), int((~good).sum())
     if failed > MOST_FAILED * calls:
         raise ScorefoldError(

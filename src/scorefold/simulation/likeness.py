@@ -180,6 +180,8 @@ class _Strange:
 
 def unlike(seen: Seen, x: np.ndarray) -> str:
     """What is strange about observations (n, numbers), in words and with the numbers' names; nothing where nothing is."""
+    middle = np.where(seen.kind == CONTINUOUS, seen.quantiles[len(seen.quantiles) // 2], seen.low)
+    x = np.where(np.isnan(x), middle, x)  # what was not observed is not strange
     found = _Strange(seen, x)
     if not found:
         return ""

@@ -60,13 +60,18 @@ def check(sims: Simulations) -> None:
         )
     if not all(part.dtype.kind in kinds for part, kinds in ((theta, "fiu"), (x, "fiu"), (sizes, "iu"))) or x.size == 0:
         raise ScorefoldError("expected θ and x as numbers, at least one to an observation. Use what sf.simulate returns.")
-    if not np.isfinite(theta).all() or not all((np.abs(x[part]) <= LARGEST).all() for part in pieces(x)):
+    if not np.isfinite(theta).all() or not all(_right(x[part], sims.missing) for part in pieces(x)):
         raise ScorefoldError(
             f"expected finite θ and x, and x within ±{LARGEST:.0e}; got others. sf.simulate leaves failed simulations out; "
             "rescale very large numbers in the simulator, for instance by taking logarithms."
         )
     if sizes.min() < 1 or sizes.max() > sims.set_size:
         raise ScorefoldError(f"expected 1 to {sims.set_size} observations in a case; got {sizes.min()} to {sizes.max()}")
+
+
+def _right(x: np.ndarray, missing: bool) -> bool:
+    """Numbers that can be trained on, or holes where there may be some."""
+    return bool(((np.abs(x) <= LARGEST) | (np.isnan(x) & missing)).all())
 
 
 def say(sims: Simulations) -> None:

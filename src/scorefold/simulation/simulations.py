@@ -65,6 +65,8 @@ class _Fields(NamedTuple):
     """Of the numbers of an observation, where they were named; those of inputs come last."""
     input_names: tuple[str, ...] = ()
     """Of the known inputs, an observation's last numbers; none where there are no inputs."""
+    missing: bool = False
+    """NaN in x are numbers that were not observed."""
 
 
 class Simulations(_Fields):
@@ -84,6 +86,7 @@ class Simulations(_Fields):
         inputs: The known inputs of the observations: an array (cases, inputs) or a DataFrame and, with `sets`, a sequence with
             one for each row of θ. Default None: there are none.
         input_names: Their names. Default None: a DataFrame's, or numbers.
+        missing: Whether NaN in `x` are numbers that were not observed, as in `sf.simulate`. Default False: NaN is a failure.
 
     Raises:
         ScorefoldError: Arrays do not belong together, θ is outside the prior's support, fewer than 50 cases are left, or more
@@ -122,9 +125,12 @@ class Simulations(_Fields):
         x_names: Sequence[str] | None = None,
         inputs: Any = None,
         input_names: Sequence[str] | None = None,
+        missing: bool = False,
     ) -> "Simulations":
         """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
-        cases = given(prior, theta, x, sets, x_names, inputs, input_names)
+        if missing and inputs is not None:
+            raise ScorefoldError("expected no inputs with missing=True, as inputs are known. Leave one of them out.")
+        cases = given(prior, theta, x, sets, x_names, inputs, input_names, missing)
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
         count, m = cases.x.shape[:2]
@@ -143,6 +149,7 @@ class Simulations(_Fields):
                 None,
                 cases.x_names,
                 cases.input_names,
+                missing,
             )
         )
 

@@ -57,3 +57,16 @@ def test_statistics_of_ones_own():
 def test_shapes_are_checked(unchecked):
     with pytest.raises(ScorefoldError, match="at least 20 replicates of shape \\(5, 2\\)"):
         predictive(np.zeros((5, 2)), np.zeros((30, 4, 2)))
+
+
+def test_missing_numbers_are_missing_in_the_replicates_too():
+    rng = np.random.default_rng(0)
+    x_obs, replicated = rng.normal(size=(30, 3)), rng.normal(size=(100, 30, 3))
+    x_obs[:, 2] = np.nan
+    x_obs[::2, 0] = np.nan
+    found = predictive(x_obs, replicated)
+    np.testing.assert_allclose(found.replicated[:, 0, 0], replicated[:, 1::2, 0].mean(axis=1))
+    np.testing.assert_allclose(found.observed[0, 0], x_obs[1::2, 0].mean())
+    assert (found.p_values[:, 2] == 1).all(), "nothing is known of a number that is always missing"
+    assert np.isfinite(found.p_value)
+    assert found.kinds[:2] == ("continuous", "continuous")

@@ -104,7 +104,7 @@ def wrong_scores():
 def test_a_step_takes_one_of_the_partitions():
     posterior, _ = wrong_scores()
     x = np.random.default_rng(1).standard_normal((1, 20, 2))
-    padded, how = posterior._arrange(x, [(0, 0)], Options())
+    padded, how = posterior.arrange(x, [(0, 0)], Options())
     padded = padded._replace(x=padded.x[0])
     level = jax.tree.map(lambda v: v[0], levels())
     u = jax.random.normal(jax.random.key(0), (5, 2))

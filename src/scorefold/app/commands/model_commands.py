@@ -65,12 +65,15 @@ def sample(
     rule: Annotated[str | None, typer.Option(help="How sets are composed.")] = None,
     sampler: Annotated[str | None, typer.Option(help="How draws are made.")] = None,
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,
+    prior: Annotated[Path | None, typer.Option(help="A TOML file with another [prior] to draw under.")] = None,
+    given: Annotated[list[str] | None, typer.Option(help="A parameter's value, as a=1.0: draws of the others.")] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the draws go: .npz, .csv, or .nc for ArviZ.")] = Path("draws.npz"),
 ) -> None:
     """Draw from the posterior given the observations in a file."""
+    from scorefold.app import config
     from scorefold.methods.load import load
 
     x_obs = read_observations(observations, "OBSERVATIONS")
@@ -80,11 +83,46 @@ def sample(
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
         raise typer.BadParameter(f"expected a whole number or auto; got {set_size}", param_hint="--set-size")
     size = int(set_size) if set_size and set_size != "auto" else set_size
+    other = None if prior is None else known("--prior", lambda: config.read_prior_alone(prior))
+    values = None if not given else dict(_value(one) for one in given)
     with at_work():
-        drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size, inputs=known_inputs)
+        drawn = load(model).sample(
+            x_obs,
+            draws,
+            seed,
+            rule=rule,
+            sampler=sampler,
+            set_size=size,
+            inputs=known_inputs,
+            prior=other,
+            given=values,
+        )
     known("--out", lambda: _write(drawn, out))
     typer.echo(drawn.summary())
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")
+
+
+def evidence(
+    model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
+    observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+) -> None:
+    """Tell how probable the observations are under the model: log p(x_1 … x_n) by nle, and what of it others can know."""
+    from scorefold.methods.load import load
+    from scorefold.posterior.evidence import evidence as find
+
+    x_obs = read_observations(observations, "OBSERVATIONS")
+    with at_work():
+        typer.echo(find(load(model), x_obs, seed=seed))
+
+
+def _value(text: str) -> tuple[str, float]:
+    """A parameter's name and its value."""
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise typer.BadParameter(f"expected a name and a number, as a=1.0; got {text}", param_hint="--given") from None
 
 
 def _simulations(path: Path) -> "Simulations":

@@ -108,7 +108,7 @@ class RefinedPosterior(Posterior):
     made: Made | None = None
 
     kind: ClassVar[str] = "refined"
-    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size")
+    options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size", "prior", "given")
 
     @property
     def method(self) -> Any:  # type: ignore[override]
@@ -171,6 +171,10 @@ class RefinedPosterior(Posterior):
 
     def _checkable(self, x: np.ndarray) -> tuple[ComposedPosterior | SummedPosterior, np.ndarray]:
         return self.local, x if self.summaries is None else self.summaries.join(x)
+
+    def _own(self, x: np.ndarray, options: Options) -> tuple[Any, np.ndarray, Options]:
+        own, seen = self._checkable(x)
+        return own, seen, _for_region(own, options)
 
     def _own_space(self, u: np.ndarray) -> np.ndarray:
         region = self.local.prior.proposal

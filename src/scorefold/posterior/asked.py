@@ -1,0 +1,115 @@
+"""What draws are asked for besides observations: another prior, or some parameters given the values of others.
+
+Both change a composed score in the same place, after composition. Where a Gaussian proposal stands for the prior, the score is
+taken from it to the prior first.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.compose.from_proposal import Tilt
+from scorefold.compose.other_prior import OtherPrior
+from scorefold.compose.slice import Along, Slice
+from scorefold.errors import ScorefoldError
+from scorefold.noise import LogDensity, Score
+from scorefold.posterior.draws import Options
+from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.posterior.tilted import tilt_of
+from scorefold.prior import Prior
+from scorefold.prior.given_values import plane
+from scorefold.prior.prior_ratio import PriorRatio, prior_ratio
+from scorefold.prior.proposal import TruncatedProposal
+from scorefold.sample import Langevin, Metropolis, SelfTuned
+from scorefold.types import Cloud
+
+MOST_MORE = 16
+"""Times as many draws are made at most, where another prior ends inside the support."""
+
+
+class Asked(eqx.Module):
+    """What happens to a composed score before a sampler follows it; in a compiled program."""
+
+    tilt: Tilt | None = None
+    other: OtherPrior | None = None
+    plane: Slice | None = None
+
+    def score(self, composed: Score) -> Score:
+        """The score to follow."""
+        if self.tilt is not None:
+            composed = self.tilt.score(composed)
+        if self.other is not None:
+            composed = self.other.score(composed, self.tilt)
+        return composed if self.plane is None else self.plane.score(composed)
+
+    def log_density(self, composed: LogDensity) -> LogDensity:
+        """What it is the gradient of."""
+        if self.tilt is not None:
+            composed = self.tilt.log_density(composed)
+        if self.other is not None:
+            composed = self.other.log_density(composed, self.tilt)
+        return composed if self.plane is None else self.plane.log_density(composed)
+
+    def back(self, v: Along) -> Cloud:
+        """From the space that the sampler moves in to that of the scores."""
+        return v if self.plane is None else self.plane.back(v)
+
+    def free(self, dim: int) -> int:
+        """How many numbers the sampler moves."""
+        return dim if self.plane is None else self.plane.free.shape[1]
+
+
+def asked_of(prior: Prior, options: Options) -> Asked:
+    """What these options, and a Gaussian proposal in place of the prior, come to."""
+    tilt = tilt_of(prior.proposal)
+    other = None if options.prior is None else on_device(ratio_of(prior, options.prior))
+    if options.given is None:
+        return Asked(tilt, other)
+    along = plane(prior, options.given)
+    return Asked(tilt, other, Slice(*(jnp.asarray(part, jnp.float32) for part in along)))
+
+
+def ratio_of(prior: Prior, other: Prior) -> PriorRatio:
+    """Of another prior to this one, whose posterior has to be that of a Gaussian proposal if of any."""
+    if isinstance(prior.proposal, TruncatedProposal):
+        raise ScorefoldError(
+            "expected a posterior that was refined with Gaussian proposals to put another prior in; got truncated ones. Refine "
+            "with proposal='gaussian'."
+        )
+    return prior_ratio(prior, other)
+
+
+def on_device(ratio: PriorRatio) -> OtherPrior:
+    """For compiled programs."""
+    return OtherPrior(*jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), tuple(ratio)))
+
+
+def inside(prior: Prior, options: Options, u: np.ndarray) -> np.ndarray:
+    """Which draws, in the space of the scores, lie where the other prior has weight."""
+    if options.prior is None:
+        return np.ones(len(u), bool)
+    return prior_ratio(prior, options.prior).inside(u if prior.proposal is None else prior.proposal.from_w(u))
+
+
+def langevin_for(sampler: Any, options: Options) -> Any:
+    """The sampler for a changed score: self-tuned where none is asked for, and none that reverses a diffusion."""
+    if options.prior is None and options.given is None:
+        return sampler
+    chosen = SelfTuned() if sampler is None else get_sampler(sampler)
+    if not isinstance(chosen, SelfTuned | Langevin | Metropolis):
+        raise ScorefoldError(
+            f"expected a Langevin sampler for draws under another prior, or given parameters; got {sampler!r}, and the changed "
+            "score is not that of a diffusion. Use 'self-tuned'."
+        )
+    return chosen
+
+
+def too_few(kept: int, made: int) -> ScorefoldError:
+    """When nearly all draws lie where the other prior has no weight."""
+    return ScorefoldError(
+        f"expected draws where the other prior has weight; got {kept:,} of {made:,}. The observations speak for parameters "
+        "outside of it; widen that prior, or look at draws under the first one."
+    )

@@ -1,0 +1,138 @@
+"""The evidence log p(x_1 … x_n), and what of it can be known.
+
+- A likelihood (NLE) gives all of it: log ∫ p(u) ∏_j p(x_j|u) du, by bridge sampling from the posterior's draws
+  (`sample/bridge.py`). NLE's likelihood of several networks is their geometric mean, which integrates to a little less than 1
+  over x; that is measured with simulations of the flows themselves, and put right.
+- Ratios p(x_j|u) / p(x_j) (NRE), posteriors (NPE) and scores of posteriors (NPSE) do not know p(x_j): a simulator whose
+  observations had another density at every x, but the same posteriors, would train the same networks. Of these
+
+      C = log p(x_1 … x_n) - Σ_j log p(x_j)
+
+  can be known, and is given: how much better the observations go together than each by itself. For n = 1 it is 0.
+
+For NRE C is the integral of the ratios. For posteriors, at any u ("Marginal likelihood from the Gibbs output", Chib, 1995),
+
+    C = log p(u) + Σ_j [ log p(u|x_j) - log p(u) ] - log p(u|x_1 … x_n),
+
+all three normalised: p(u|x_j) is NPE's flow, or for scores comes along the probability flow (`single_density.py`), and
+p(u|x_1 … x_n) from `log_prob`. It is computed at a few draws, and their spread is in the error.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from scorefold import settings
+from scorefold.errors import ScorefoldError
+from scorefold.posterior.densities import Densities
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Draws
+from scorefold.shown import observations
+from scorefold.types import single_precision
+
+POINTS = 4
+"""Draws at which posteriors are compared."""
+ABSOLUTE, RELATIVE = "log p(x_1 … x_n)", "log p(x_1 … x_n) - Σ_j log p(x_j)"
+
+
+class Offset(NamedTuple):
+    """What joins the integral of a summed density, and its standard error."""
+
+    log: float
+    error: float
+    absolute: bool
+    """The sum is then all of the likelihood."""
+
+
+@runtime_checkable
+class HasLikelihood(Protocol):
+    """A posterior by terms that are added up."""
+
+    def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
+        """What the terms of x leave out, around draws u."""
+
+
+@runtime_checkable
+class HasSingles(Protocol):
+    """A posterior whose single observations' posteriors are known, normalised."""
+
+    def single_log_densities(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log p(u | x_j) at one u for every observation, and its error."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What `sf.evidence` returns: a number of nats with its standard error.
+
+    The error is that of the computation. What networks have learned wrong is not in it, and adds up over observations.
+    """
+
+    log: float
+    error: float
+    kind: str
+    """What `log` is: log p(x_1 … x_n), or that less Σ_j log p(x_j)."""
+    n: int
+
+    @property
+    def absolute(self) -> bool:
+        """Whether it is log p(x_1 … x_n) itself, so that models can be compared by it."""
+        return self.kind == ABSOLUTE
+
+    def __str__(self) -> str:
+        return f"{self.kind} = {self.log:.2f} ± {self.error:.2f} nat given {observations(self.n)}"
+
+
+def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: int | None = 0) -> Evidence:
+    """How probable all observations are under the model, log p(x_1 … x_n), or what of that can be known.
+
+    Only NLE knows the evidence itself, by which models for the same observations are compared. The other methods know by how
+    much it exceeds the sum of the single observations' own (`docs/densities.md` says why).
+
+    Args:
+        posterior: What `sf.fit` returned, by any method but ABC.
+        x_obs: The observations, (n, *shape).
+        draws: What `posterior.sample` returned for them, so that none need be made. Default None.
+        seed: Of draws. Default 0.
+
+    Returns:
+        An `Evidence`: `log`, its `error` and its `kind`.
+
+    Raises:
+        ScorefoldError: The posterior has no density, was refined (p(x_j) would be under a proposal), or its prior is known
+            from draws.
+    """
+    if not isinstance(posterior, Densities):
+        raise ScorefoldError(f"expected a posterior; got {type(posterior).__name__}. sf.fit returns one.")
+    x, seed = posterior.checked(x_obs), settings.seed(seed)
+    with single_precision():
+        if isinstance(posterior, HasLikelihood):
+            constant = posterior.log_constant(x, AS_THE_METHOD_SAYS, draws, seed)
+            u = posterior._draws_for(x, AS_THE_METHOD_SAYS, draws, seed, 200)
+            more = posterior.evidence_offset(x, u, seed)
+            error = float(np.hypot(constant.error, more.error))
+            return Evidence(constant.log + more.log, error, ABSOLUTE if more.absolute else RELATIVE, len(x))
+        if not isinstance(posterior, HasSingles) or not posterior.prior.has_density:
+            raise ScorefoldError(
+                f"expected a posterior whose evidence can be known; got one by {type(posterior.method).__name__} that was "
+                "refined, keeps simulations only, or has a prior from draws. Use method='nle', or 'f-npse' with a prior that "
+                "is written down."
+            )
+        return _by_posteriors(posterior, x, draws, seed)
+
+
+def _by_posteriors(posterior: Any, x: np.ndarray, draws: Draws | None, seed: int) -> Evidence:
+    """C from normalised posteriors at a few points."""
+    if len(x) == 1:
+        return Evidence(0.0, 0.0, RELATIVE, 1)
+    u = posterior._draws_for(x, AS_THE_METHOD_SAYS, draws, seed, 1_000)
+    constant = None if posterior.normalised else posterior.log_constant(x, AS_THE_METHOD_SAYS, draws, seed)
+    at = np.concatenate([u.mean(axis=0, keepdims=True), u[: POINTS - 1]])
+    joint = posterior.log_density(x, at)
+    prior = -np.square(at).sum(axis=1) / 2 - at.shape[1] / 2 * np.log(2 * np.pi)
+    singles, wrong = zip(*(posterior.single_log_densities(x, one) for one in at), strict=True)
+    each = prior + np.array([one.sum() for one in singles]) - len(x) * prior - joint
+    spread = each.std(ddof=1) / np.sqrt(len(each))
+    found = Evidence(float(each.mean()), float(np.hypot(spread, np.max([one.sum() for one in wrong]))), RELATIVE, len(x))
+    if constant is None:
+        return found
+    return replace(found, log=found.log + constant.log, error=float(np.hypot(found.error, constant.error)))

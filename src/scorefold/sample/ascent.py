@@ -1,0 +1,53 @@
+"""Newton's method uphill: from a few points to the maxima of a log density that is known by its score.
+
+    u ← u + |H|⁻¹ s(u),   H = -(J + Jᵀ)/2,   J = ∂s/∂u,
+
+with |H| made of the absolute eigenvalues of H, so that every step goes uphill, also where the density is not concave; none of
+them is taken for smaller than `FLATTEST`, and no step is longer than `LONGEST` prior sd. A Gaussian's maximum is reached at
+once.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from scorefold.types import Array, Callable, Cloud, Float, Scalar, Theta
+
+FLATTEST = 1e-2
+"""Curvature, where the prior's is 1."""
+LONGEST = 0.5
+
+
+def ascend(score: Callable[[Cloud], Cloud], u: Cloud, steps: int) -> Cloud:
+    """Take so many steps from each of the points.
+
+    Args:
+        score: The gradient of the log density, at every point by itself.
+        u: Where to start (points, dim).
+        steps: How many steps.
+
+    Returns:
+        Where the points end.
+    """
+    return jax.lax.fori_loop(0, steps, lambda _, u: uphill(score, u), u)
+
+
+def curvatures(score: Callable[[Cloud], Cloud], u: Cloud) -> Float[Array, "draws dim dim"]:
+    """H at each of the points, for a Gaussian its inverse covariance."""
+
+    def column(axis: Float[Array, " dim"]) -> Cloud:
+        return jax.jvp(score, (u,), (jnp.broadcast_to(axis, u.shape),))[1]
+
+    jacobian = jnp.moveaxis(jax.lax.map(column, jnp.eye(u.shape[1], dtype=u.dtype)), 0, -1)
+    return -(jacobian + jnp.swapaxes(jacobian, 1, 2)) / 2
+
+
+def uphill(score: Callable[[Cloud], Cloud], u: Cloud) -> Cloud:
+    """One step of each point."""
+    return u + jax.vmap(_step)(score(u), curvatures(score, u))
+
+
+def _step(s: Theta, curvature: Float[Array, "dim dim"]) -> Theta:
+    values, vectors = jnp.linalg.eigh(curvature)
+    step = vectors @ ((vectors.T @ s) / jnp.maximum(jnp.abs(values), FLATTEST))
+    length: Scalar = jnp.linalg.norm(step)
+    return jnp.nan_to_num(step * jnp.minimum(1.0, LONGEST / jnp.maximum(length, 1e-30)))

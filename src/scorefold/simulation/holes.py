@@ -1,0 +1,99 @@
+"""Observations with holes: NaN as a number that was not observed.
+
+Which numbers are missing in real observations is not known when a simulator runs, so training drops numbers at random: every
+case is there `COPIES` times, once with all that was simulated, else with a share of each observation's numbers dropped that is
+uniform from 0 to `MOST` (an observation keeps one number at least). Dropping does not look at the values: what is learned is
+right where numbers are missing at random. Holes that the simulator itself makes may depend on anything, and are learned as they
+are.
+
+On the way from a simulator to training NaN means a failed simulation. So a hole travels as the number `HOLE`, which no
+observation has; an observation of nothing but NaN has failed, with or without holes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.simulation.batched import Batched
+from scorefold.simulation.simulations import Simulations
+
+HOLE = 9.87e36
+"""In single precision below the largest number that an observation may have."""
+COPIES = 3
+MOST = 0.8
+
+
+@dataclass(frozen=True)
+class Holed:
+    """A plain simulator whose NaN are holes."""
+
+    simulator: Any
+
+    def __call__(self, theta: Any, rng: Any) -> np.ndarray:
+        """One observation."""
+        x = np.array(self.simulator(theta, rng), np.float64)
+        holes = np.isnan(x)
+        return x if holes.all() else np.where(holes, HOLE, x)
+
+
+def holed(simulator: Any) -> Any:
+    """The simulator with holes as numbers."""
+    if not isinstance(simulator, Batched):
+        return Holed(simulator)
+
+    def function(theta: Any, keys: Any) -> Any:
+        import jax.numpy as jnp
+
+        x = jnp.asarray(simulator.function(theta, keys), jnp.float32)
+        holes = jnp.isnan(x)
+        nothing = holes.reshape(len(x), -1).all(axis=1).reshape(-1, *[1] * (x.ndim - 1))
+        return jnp.where(holes & ~nothing, HOLE, x)
+
+    return Batched(function)
+
+
+def opened(sims: Simulations) -> Simulations:
+    """Simulations of a `holed` simulator, with NaN where there are holes."""
+    return sims._replace(x=np.where(sims.x == np.float32(HOLE), np.float32(np.nan), sims.x), missing=True)
+
+
+def dropped(sims: Simulations, seed: int) -> Simulations:
+    """The cases to train on: each several times, with some of its numbers dropped at random."""
+    if not sims.prior.has_density:
+        raise ScorefoldError(
+            "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
+            "distribution, or leave missing out."
+        )
+    if isinstance(sims.x, np.memmap):
+        raise ScorefoldError("expected simulations in memory, to drop numbers from; got a store's, which are mapped.")
+    rng = np.random.default_rng([seed, 29])
+    flat = sims.x.reshape(*sims.x.shape[:2], -1)
+    parts = [flat]
+    for _ in range(COPIES - 1):
+        rate = rng.uniform(0, MOST, (*flat.shape[:2], 1))
+        drop = rng.uniform(size=flat.shape) < rate
+        kept = rng.integers(flat.shape[2], size=flat.shape[:2])
+        np.put_along_axis(drop, kept[..., None], False, axis=2)
+        parts.append(np.where(drop, np.float32(np.nan), flat))
+    x = np.concatenate(parts)
+    real = np.arange(sims.set_size) < np.tile(sims.sizes, COPIES)[:, None]
+    x = np.where(real[..., None], x, np.float32(0)).reshape(-1, *sims.x.shape[1:])
+
+    def again(array: np.ndarray) -> np.ndarray:
+        return np.concatenate([array] * COPIES)
+
+    calls = None if sims.calls is None else again(sims.calls)
+    return sims._replace(theta=again(sims.theta), x=x, sizes=again(sims.sizes), origin=again(sims.origin), calls=calls)
+
+
+def filled(sims: Simulations) -> Simulations:
+    """With the median of what was observed in place of holes, for looking at the range of numbers."""
+    flat = sims.x.reshape(-1, int(np.prod(sims.shape, dtype=int)))
+    holes = np.isnan(flat)
+    if not holes.any():
+        return sims
+    some = np.where(holes.all(axis=0), 0, flat)
+    middle = np.nanquantile(some, 0.5, axis=0, method="nearest")
+    return sims._replace(x=np.where(holes, middle, flat).astype(np.float32).reshape(sims.x.shape))

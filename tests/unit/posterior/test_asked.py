@@ -1,0 +1,133 @@
+"""Draws under another prior, and of some parameters given others, where the right answer is known without training."""
+
+import numpy as np
+import pytest
+from exact_posteriors import VARIANCES, summed
+from linear_posterior import NOISE, linear_posterior
+from scipy import stats
+from untrained import untrained
+
+import scorefold as sf
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.posterior.amortised import reweighed
+from scorefold.prior.prior_ratio import prior_ratio
+
+N = 12
+DRAWS = 1_000
+
+
+@pytest.fixture(scope="module")
+def composed():
+    return linear_posterior()
+
+
+def observed(sd):
+    return np.array([0.5, -0.3]) + sd * np.random.default_rng(1).standard_normal((N, 2))
+
+
+def conjugate(x, variances, mean, sd):
+    """Of N(mean, sd²) priors."""
+    precision = len(x) / variances + 1 / np.square(sd)
+    return (x.sum(axis=0) / variances + mean / np.square(sd)) / precision, precision**-0.5
+
+
+def near(draws, mean, sd):
+    """Means and sds as 1,000 draws tell them, with 8 standard errors and a tenth for the base's fit."""
+    assert (np.abs(draws.mean(axis=0) - mean) < (0.1 + 8 / np.sqrt(DRAWS)) * sd).all()
+    assert (np.abs(draws.std(axis=0) / sd - 1) < 0.05 + 8 / np.sqrt(2 * DRAWS)).all()
+
+
+SHIFTED = np.array([1.0, -1.0]), np.array([0.3, 0.2])
+
+
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.parametrize("n", [1, N])
+def test_composed_scores_under_another_prior(composed, n):
+    x = observed(NOISE)[:n]
+    mean, sd = SHIFTED
+    other = sf.Prior({"a": stats.norm(mean[0], sd[0]), "b": stats.norm(mean[1], sd[1])})
+    drawn = composed.sample(x, DRAWS, prior=other)
+    assert drawn.info.converged
+    assert drawn.prior == other
+    near(drawn.theta, *conjugate(x, NOISE**2, mean, sd))
+
+
+@pytest.mark.false_failure(1e-6)
+def test_composed_scores_under_a_correlated_prior(composed):
+    x, mean = observed(NOISE), SHIFTED[0]
+    covariance = np.array([[0.09, 0.04], [0.04, 0.04]])
+    drawn = composed.sample(x, DRAWS, prior=sf.Prior(stats.multivariate_normal(mean, covariance), names=["a", "b"]))
+    precision = np.linalg.inv(covariance) + np.diag(N / NOISE**2)
+    exact = np.linalg.solve(precision, np.linalg.solve(covariance, mean) + x.sum(axis=0) / NOISE**2)
+    right = np.linalg.inv(precision)
+    near(drawn.theta, exact, np.sqrt(np.diag(right)))
+    assert abs(np.corrcoef(drawn.theta.T)[0, 1] - right[0, 1] / np.sqrt(right[0, 0] * right[1, 1])) < 0.25
+
+
+@pytest.mark.false_failure(1e-6)
+def test_composed_scores_under_a_prior_that_cuts_the_posterior(composed):
+    x = observed(NOISE)
+    mean, sd = conjugate(x, NOISE**2, np.zeros(2), np.array([1e6, 1.0]))
+    drawn = composed.sample(x, DRAWS, prior=sf.Prior({"a": stats.uniform(0.4, 2), "b": stats.norm(0, 1)}))
+    law = stats.truncnorm((0.4 - mean[0]) / sd[0], (2.4 - mean[0]) / sd[0], mean[0], sd[0])
+    assert drawn.theta[:, 0].min() > 0.4
+    near(drawn.theta, [law.mean(), mean[1]], np.array([law.std(), sd[1]]))
+
+
+@pytest.mark.false_failure(1e-6)
+def test_composed_scores_given_a_parameter(composed):
+    x = observed(NOISE)
+    drawn = composed.sample(x, DRAWS, given={"a": 1.0})
+    mean, sd = conjugate(x, NOISE**2, np.zeros(2), np.ones(2))
+    np.testing.assert_allclose(drawn["a"], 1.0, atol=1e-6)
+    near(drawn.theta[:, 1:], mean[1:], sd[1:])
+    assert "not judged" in str(drawn.trust)
+
+
+def test_samplers_that_reverse_a_diffusion_are_refused(composed):
+    with pytest.raises(ScorefoldError, match="not that of a diffusion"):
+        composed.sample(observed(NOISE), 10, prior=composed.prior, sampler="ancestral")
+    with pytest.raises(ScorefoldError, match="not that of a diffusion"):
+        composed.sample(observed(NOISE), 10, given={"a": 0.0}, rule="tempered", sampler="transitions")
+
+
+@pytest.mark.false_failure(2e-6)
+@pytest.mark.parametrize("sampler", ["smc", "vi"])
+def test_likelihoods_under_another_prior(sampler):
+    x, (mean, sd) = observed(np.sqrt(VARIANCES)), SHIFTED
+    posterior = summed(sampler=sampler)
+    other = sf.Prior({name: stats.norm(mean[i], sd[i]) for i, name in enumerate(posterior.prior.names)})
+    near(posterior.sample(x, DRAWS, prior=other).theta, *conjugate(x, VARIANCES, mean, sd))
+
+
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.filterwarnings("error::scorefold.errors.UntrustworthyDraws")
+def test_likelihoods_under_a_prior_with_an_edge_and_given_a_parameter():
+    x, posterior = observed(np.sqrt(VARIANCES)), summed(sampler="smc")
+    one, two = posterior.prior.names
+    mean, sd = conjugate(x, VARIANCES, np.zeros(2), np.array([1e6, 1.0]))
+    law = stats.truncnorm((0.4 - mean[0]) / sd[0], (2.4 - mean[0]) / sd[0], mean[0], sd[0])
+    cut = sf.Prior({one: stats.uniform(0.4, 2), two: stats.norm(0, 1)})
+    near(posterior.sample(x, DRAWS, prior=cut).theta, [law.mean(), mean[1]], np.array([law.std(), sd[1]]))
+    with pytest.raises(ScorefoldError, match="cannot do with edges"):
+        posterior.sample(x, 10, prior=cut, sampler="vi")
+    given = posterior.sample(x, DRAWS, given={one: 1.0}).theta
+    np.testing.assert_allclose(given[:, 0], 1.0, atol=1e-6)
+    near(given[:, 1:], mean[1:], sd[1:])
+
+
+@pytest.mark.false_failure(1e-6)
+def test_draws_are_picked_by_the_ratio():
+    prior, other = (sf.Prior({"a": stats.norm(0, 1)}), sf.Prior({"a": stats.norm(0.5, 0.5)}))
+    u = np.random.default_rng(0).standard_normal((16 * DRAWS, 1))
+    near(reweighed(u, prior_ratio(prior, other), DRAWS, (0, 0)), 0.5, 0.5)
+    with pytest.warns(UntrustworthyDraws, match="are worth"):
+        reweighed(u, prior_ratio(prior, sf.Prior({"a": stats.norm(3, 0.05)})), DRAWS, (0, 0))
+
+
+def test_methods_without_them_refuse():
+    abc, npe = untrained("abc"), untrained("npe")
+    with pytest.raises(ScorefoldError, match="got prior"):
+        abc.sample(np.zeros((1, 2)), prior=abc.prior)
+    with pytest.raises(ScorefoldError, match="got given"):
+        npe.sample(np.zeros((1, 2)), given={"a": 0.0})
