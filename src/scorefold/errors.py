@@ -3,12 +3,17 @@
 from typing import Any
 
 __all__ = [
+    "DiskFull",
     "Diverged",
+    "FolderVanished",
     "Interrupted",
     "ModelError",
+    "NoPermission",
+    "ReadOnly",
     "ScorefoldError",
     "ScorefoldWarning",
     "SimulatorError",
+    "StorageError",
     "UnknownSetting",
     "UnlikeSimulations",
     "UntrustworthyDraws",
@@ -58,11 +63,37 @@ class Diverged(ScorefoldError):
 
 
 class ModelError(ScorefoldError):
-    """A folder is not a model (or a checkpoint) as scorefold writes it, or cannot be written.
+    """A folder is not a model (or a checkpoint) as scorefold writes it, or the model cannot be written down.
 
     Raised by `sf.load`, by `posterior.save` and where training goes on from a checkpoint: the folder is missing, incomplete,
-    changed since it was written, or of another version. It is a `ScorefoldError`.
+    changed since it was written, or of another version. Where the disk is the reason, it is a `StorageError` instead. It is a
+    `ScorefoldError`.
     """
+
+
+class StorageError(ScorefoldError):
+    """A file or a folder cannot be written or read: the disk is the reason, not what is on it.
+
+    `DiskFull`, `ReadOnly`, `NoPermission` and `FolderVanished` are the usual ones; this class itself stands for any other, such
+    as a disk that fails. Whatever was being written is not there at all, rather than in part, and what was there before is
+    whole. It is a `ScorefoldError`.
+    """
+
+
+class DiskFull(StorageError):
+    """There is no room left, or the quota is used up. Make room and do the same again. It is a `StorageError`."""
+
+
+class ReadOnly(StorageError):
+    """The file system can only be read. Name a folder that can be written to. It is a `StorageError`."""
+
+
+class NoPermission(StorageError):
+    """The folder or the file belongs to somebody else, who does not let you write or read. It is a `StorageError`."""
+
+
+class FolderVanished(StorageError):
+    """A folder that was there is gone: it was removed, or its disk was taken away. It is a `StorageError`."""
 
 
 class Interrupted(KeyboardInterrupt):

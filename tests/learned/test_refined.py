@@ -10,8 +10,11 @@ from scipy import stats
 import scorefold as sf
 from scorefold import tasks
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods.refine import never_worse
 from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine.modes import deepest_valley
+from scorefold.methods.refine.never_worse import Judged
+from scorefold.posterior.summed import SummedPosterior
 from scorefold.tasks.gaussian import standard_normal_prior
 
 pytestmark = pytest.mark.full
@@ -69,9 +72,10 @@ def test_it_finds_a_posterior_a_seventeenth_as_wide_as_the_prior(refined):
 
 def test_it_says_what_happened(refined):
     how = refined.sample(X, 200, seed=2).how
-    assert how.simulations == 2_400 == sum(one.simulations for one in how.rounds)
-    assert not how.rounds[-1].locating
-    assert all(one.locating for one in how.rounds[:-1])
+    assert how.simulations == 2_400 == sum(one.simulations for one in how.rounds) + refined.compared.simulations
+    assert refined.compared.kept == "scores"
+    assert how.rounds[-1].engine == "scores"
+    assert all(one.engine == "line" for one in how.rounds[:-1])
     assert how.composition.sets == 12
     assert how.shift == how.rounds[-1].shift
     assert "for one data set of n = 12" in repr(refined)
@@ -151,12 +155,65 @@ def test_both_modes_are_kept():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = deepest_valley(start.sample(x, 1_000, seed=0).theta)
-        refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
+        training = sf.Training(members=2, steps=1_000, learning_rates=(1e-3,))
+        refined = start.refine(x, task.simulator, budget=3_000, rounds=2, seed=1, sims=sims, training=training)
         after = refined.sample(x, 1_000, seed=2).theta
     assert before.separate
-    assert len(refined.rounds) == 1
+    assert {one.engine for one in refined.rounds} == {"likelihood"}
     assert deepest_valley(after).separate
     assert before.keeps(after)
+
+
+@pytest.fixture(scope="module")
+def likelihood():
+    sims = sf.simulate(standard_normal_prior(2), simulator, 600, seed=0)
+    quick = sf.Training(members=2, steps=100, learning_rates=(1e-3,))
+    return sf.fit(sims, sf.NLE(layers=2, width=8, training=quick), seed=0), sims
+
+
+@pytest.mark.false_failure(1e-4)
+def test_a_likelihood_is_refined_too(likelihood, tmp_path):
+    start, sims = likelihood
+    refined = start.refine(X, simulator, budget=2_000, rounds=2, seed=1, sims=sims)
+    draws = refined.sample(X, 1_000, seed=2)
+    shift, ratio = off(draws)
+    assert shift < 0.5
+    assert 0.8 < ratio < 1.25
+    assert isinstance(refined.local, SummedPosterior)
+    assert draws.how.simulations <= 2_000
+    assert refined.made.budget == 600 + draws.how.simulations
+    assert "a likelihood" in repr(refined)
+    again = sf.load(refined.save(tmp_path / "refined"))
+    assert np.array_equal(again.sample(X, 1_000, seed=2).theta, draws.theta)
+    assert repr(again) == repr(refined)
+    with pytest.raises(ScorefoldError, match="expected no rule"):
+        refined.sample(X, 100, rule="gauss")
+
+
+def test_a_start_that_is_better_is_kept(likelihood, monkeypatch):
+    start, _ = likelihood
+
+    def spoilt(posterior, x, how):
+        error = 0.0 if posterior is start else 4.0
+        return Judged("the start" if posterior is start else "a likelihood", error, 0.1)
+
+    monkeypatch.setattr(never_worse, "_judged", lambda name, posterior, x, how: spoilt(posterior, x, how))
+    with pytest.warns(ScorefoldWarning, match="refining made it no better: kept the start"):
+        refined = start.refine(X, simulator, budget=1_200, rounds=1, seed=1)
+    assert refined.local is start
+    assert np.array_equal(refined.sample(X, 300, seed=2).theta, start.sample(X, 300, seed=2).theta)
+
+
+def test_what_cannot_work_is_refused_before_the_first_simulation(start, likelihood, tmp_path):
+    def never(theta, rng):
+        pytest.fail("it was simulated")
+
+    with pytest.raises(ScorefoldError, match="expected a start with a Langevin sampler"):
+        start[0].using(sampler="ancestral").refine(X, never)
+    with pytest.raises(ScorefoldError, match="expected no store"):
+        likelihood[0].refine(X, never, store=tmp_path / "rounds")
+    with pytest.raises(ScorefoldError, match="unknown proposal 'box'"):
+        likelihood[0].refine(X, never, proposal="box")
 
 
 @pytest.mark.parametrize(
@@ -250,7 +307,7 @@ def test_a_line_too_wide_to_help_does_not_move_the_region():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         refined = start.refine(x, task.simulator, budget=3_000, rounds=3, seed=1, sims=sims)
-    assert [one.locating for one in refined.rounds] == [True, False]
+    assert [one.engine for one in refined.rounds] == ["line", "scores"]
     assert refined.rounds[0].widths > 0.2
     assert refined.rounds[0].proposal is refined.rounds[1].proposal
     assert refined.rounds[1].cases == 3_000

@@ -10,7 +10,7 @@ import pytest
 from streamed import TASK, TRAINING
 
 import scorefold as sf
-from scorefold.train import loop
+from scorefold.train import loop, training_set
 from scorefold.train.checkpoint import Checkpoint
 
 SMALL = {"width": 8, "depth": 1, "training": TRAINING}
@@ -66,8 +66,15 @@ def test_it_goes_on_to_the_same_bits(streamed_sims, tmp_path, monkeypatch):
     again = sf.fit(streamed_sims, method, **how)
     leaves = [jax.tree.leaves((one.terms, tuple(one.history))) for one in (alone, again)]
     assert all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(*leaves, strict=True))
-    with pytest.raises(sf.errors.ScorefoldError, match="differs in bytes at once"):  # in memory the order would be another
-        sf.fit(streamed_sims._replace(x=np.array(streamed_sims.x)), method, **how)
+    monkeypatch.setattr(training_set, "BYTES_IN_MEMORY", 1 << 30)
+    with pytest.raises(sf.errors.ScorefoldError, match="differs in bytes at once"):  # as a whole the order would be another
+        sf.fit(streamed_sims, method, **how)
+
+
+def test_large_simulations_in_memory_stream_just_as_well(streamed_sims):
+    here = streamed_sims._replace(x=np.array(streamed_sims.x))
+    one, other = (sf.fit(sims, METHODS["nle"], seed=1) for sims in (streamed_sims, here))
+    assert one.history.validation.tobytes() == other.history.validation.tobytes()
 
 
 @pytest.mark.full

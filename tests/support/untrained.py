@@ -11,6 +11,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold.methods.load import POSTERIORS
+from scorefold.methods.refine.never_worse import Compared, Judged
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
@@ -72,7 +73,7 @@ CASES = {
     "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
     "abc": (sf.ABC(), MARGINALS, (2,), 3),
 }  # fmt: skip
-REFINED = ("refined", "refined with summaries")
+REFINED = ("refined", "refined with summaries", "refined by a likelihood")
 HISTORY = History(
     np.ones((2, 2), np.float32), np.array([[1, np.nan, 2]] * 2, np.float32), np.array([0, 2]), 3, 2e-3, {2e-3: 1.0}, 4
 )
@@ -130,10 +131,13 @@ def refined(case):
     start = random_posterior(dataclasses.replace(method, width=6), MARGINALS, (2,), 3)
     summaries = Summaries(start, np.array([0.1, -0.3])) if joined else None
     rounds = tuple(
-        Round(region, locating, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
-        for region, locating in ((box, True), (gaussian, False))
+        Round(region, engine, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
+        for region, engine in ((box, "line"), (gaussian, "scores"))
     )
-    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, MADE)
+    compared = Compared(600, (Judged("the start", 0.4, 0.1), Judged("scores", np.inf, 0.0)), "the start")
+    if case == "refined by a likelihood":
+        local = random_posterior(CASES["nle"][0], MARGINALS.proposing(gaussian), (2,), 1)
+    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, compared, MADE)
 
 
 def loaded(case, folder):

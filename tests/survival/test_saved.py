@@ -18,6 +18,7 @@ import hostile_folders
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 from untrained import (
     CASES,
     HISTORY,
@@ -36,7 +37,7 @@ import scorefold as sf
 from scorefold import tasks
 from scorefold.disk import durable
 from scorefold.disk import folder as model
-from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import DiskFull, ModelError, ScorefoldError, ScorefoldWarning, StorageError, UntrustworthyDraws
 from scorefold.methods.load import SETTINGS
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
@@ -189,6 +190,60 @@ def test_what_cannot_be_saved_is_refused_before_training(monkeypatch, method, na
         sf.fit(sims, method)
 
 
+class Trained(Exception):
+    """Training was reached."""
+
+
+METHODS = {
+    "f-npse": sf.NPSE(set_size=1, **SMALL),
+    "npe": sf.NPE(layers=1, **SMALL),
+    "nle": sf.NLE(layers=1, **SMALL),
+    "nre": sf.NRE(**SMALL),
+    "abc": sf.ABC(),
+}
+
+
+def told_before_training(monkeypatch, method, sims):
+    """What `fit` warns of before it trains."""
+
+    def reached(*args, **how):
+        raise Trained
+
+    monkeypatch.setattr(type(method), "train", reached)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(Trained):
+            sf.fit(sims, method)
+    return [str(one.message) for one in said if "not to save" in str(one.message)]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_prior_that_no_file_may_hold_is_said_before_training(monkeypatch, name):
+    prior = sf.Prior({"a": stats.norminvgauss(1.25, 0.5)})
+    sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), 100)
+    (said,) = told_before_training(monkeypatch, METHODS[name], sims)
+    assert "'norminvgauss' is not a distribution that files may hold" in said
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_model_too_large_for_a_file_is_said_before_training(monkeypatch, name):
+    sims = sf.simulate(MARGINALS, simulator((2,)), 100)
+    assert not told_before_training(monkeypatch, METHODS[name], sims)
+    monkeypatch.setitem(model.MOST_BYTES, WEIGHTS, 1_000)
+    (said,) = told_before_training(monkeypatch, METHODS[name], sims)
+    assert "and a file may have 1,000" in said
+
+
+def test_how_large_a_model_will_be_is_known_before_training(monkeypatch, tmp_path):
+    """To within what the names of arrays and the shape of the simulations add."""
+    sims = sf.simulate(MARGINALS, simulator((2,)), 2_000)
+    size = (sf.fit(sims, "abc").save(tmp_path / "model") / WEIGHTS).stat().st_size
+    monkeypatch.setitem(model.MOST_BYTES, WEIGHTS, 1)
+    (said,) = told_before_training(monkeypatch, METHODS["abc"], sims)
+    expected = int(said.split("take ")[1].split(" bytes")[0].replace(",", ""))
+    assert 0.8 * size < expected < 1.1 * size
+
+
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     with pytest.raises(ModelError, match="a round at least"):
         dataclasses.replace(untrained("refined"), rounds=()).save(tmp_path / "model")
@@ -264,7 +319,7 @@ def test_paths_that_are_none(unchecked, folder):
 
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelError, match="could not be written"):
+    with pytest.raises(StorageError, match="expected to write the model to"):
         untrained("f-npse").save(tmp_path / "file" / "model")
 
 
@@ -285,7 +340,7 @@ def test_a_crash_while_writing_leaves_the_old_model(tmp_path, monkeypatch, step)
 
     monkeypatch.setattr(durable.os, "fsync", failing(os.fsync))
     monkeypatch.setattr(Path, "rename", failing(Path.rename))
-    with pytest.raises(ModelError, match="no space left") if step < 6 else nullcontext():
+    with pytest.raises(DiskFull, match=r"no space left\. Nothing is half-written") if step < 6 else nullcontext():
         new.save(folder, overwrite=True)
     monkeypatch.undo()
     assert sf.load(folder).method == (old.method if step < 5 else new.method)
@@ -692,13 +747,13 @@ def test_sizes_that_do_not_fit_the_weights_are_refused(case, tmp_path):
 REFINEMENTS = {
     "no rounds": (field("rounds", []), "unknown 'rounds.0"),
     "no observations": (field("n", 0), "there should be observations"),
-    "a flag as a number": (field("rounds", 0, "locating", 1), "rounds.0.locating to be true or false"),
+    "a flag as a number": (field("rounds", 0, "lost_mode", 1), "rounds.0.lost_mode to be true or false"),
     "a word for a flag": (field("agreed", "yes"), "agreed to be true or false"),
     "an unknown region": (field("rounds", 0, "proposal", "is", "Box"), "to be one of GaussianProposal, TruncatedProposal"),
     "a region of another kind": (field("rounds", 0, "proposal", "is", "GaussianProposal"), "rounds.0.proposal to have other"),
     "a region that is no object": (field("rounds", 0, "proposal", 3), "rounds.0.proposal to be an object"),
     "three widths": (field("rounds", 0, "fit", "widths", [1, 2, 3]), "to be a list of 2; got 3"),
-    "nothing in the region": (field("local", {}), "local to have other keys"),
+    "nothing in the region": (field("local", {}), "local to be one of ComposedPosterior, SummedPosterior"),
     "no summaries": (field("summaries", None), "unknown 'summaries"),
     "no start": (field("summaries", "start", []), "summaries.start to be an object"),
     "a start with more members": (field("summaries", "start", "method", "training", "members", 3), "too small|summaries.start"),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +24,7 @@ import plain_simulators as simulators
 import pytest
 from scipy import stats
 
-from scorefold.disk import durable
+from scorefold.disk import durable, locks
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
@@ -31,6 +32,7 @@ from scorefold.simulation.outcome import STATUS, stream
 from scorefold.simulation.simulate import simulate
 from scorefold.simulation.sources import compiled, here, isolated
 from scorefold.simulation.store import description
+from scorefold.simulation.store.filling import StoreFilling
 from scorefold.simulation.store.store import Store
 from scorefold.simulation.workers import Workers
 
@@ -157,16 +159,22 @@ def test_a_larger_budget_continues(tmp_path, in_process):
     assert digest(tmp_path) == in_process[0]
 
 
-def test_two_drivers_on_one_store_do_no_harm(tmp_path, in_process):
+def test_of_two_drivers_on_one_store_one_waits_and_nothing_is_made_twice(tmp_path, in_process, monkeypatch):
     def drive():
         results.append(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=1))
 
+    made, real = [], StoreFilling.add
+    monkeypatch.setattr(StoreFilling, "add", lambda self, block: (made.append(len(block.status)), real(self, block)))
     results = []
     drivers = [threading.Thread(target=drive) for _ in range(2)]
-    for driver in drivers:
-        driver.start()
-    for driver in drivers:
-        driver.join()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for driver in drivers:
+            driver.start()
+        for driver in drivers:
+            driver.join()
+    assert "another process is filling the store" in str(said[0].message)
+    assert 300 <= sum(made) <= 308  # each looks at the first eight, to know the shape
     assert digest(tmp_path) == in_process[0]
     for sims in results:
         assert_same(sims, in_process[1])
@@ -188,6 +196,41 @@ def test_a_full_disk_loses_nothing(tmp_path, in_process, monkeypatch):
             simulate(PRIOR, simulators.echo, 300, **how)
     assert 0 < Store.open(tmp_path).stop() < 300
     simulate(PRIOR, simulators.echo, 300, **how)
+    assert digest(tmp_path) == in_process[0]
+
+
+def test_where_there_are_no_locks_two_drivers_do_no_harm(tmp_path, in_process, monkeypatch):
+    def none(file):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    def drive():
+        results.append(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=1))
+
+    monkeypatch.setattr(locks, "take", none)
+    monkeypatch.setattr(durable, "sweep", lambda temporary: 0)
+    results = []
+    drivers = [threading.Thread(target=drive) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert digest(tmp_path) == in_process[0]
+    for sims in results:
+        assert_same(sims, in_process[1])
+    assert len(results) == 2
+
+
+def test_a_driver_that_was_killed_keeps_nobody_waiting(tmp_path, in_process):
+    """The lock ends with the process."""
+    code = (
+        "import os, sys; sys.path[:0] = [{folder!r}]\n"
+        "from pathlib import Path; from scorefold.disk import locks\n"
+        "with locks.alone(Path({lock!r}), lambda: None): os.kill(os.getpid(), 9)"
+    )
+    tmp_path.joinpath("lock").touch()
+    source = Path(durable.__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code.format(folder=str(source), lock=str(tmp_path / "lock"))], check=False)
+    simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=0)
     assert digest(tmp_path) == in_process[0]
 
 

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "density": BASICS | {"noise", "train", "score"},
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
-    "report": {"types", "errors", "shown"},
+    "report": {"types", "errors", "shown", "disk"},
     "diagnostics": BASICS | {"progress", "simulation", "score", "posterior", "report"},
     "tasks": BASICS | {"noise", "disk", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},

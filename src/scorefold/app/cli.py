@@ -17,6 +17,7 @@ from scorefold.app.commands.refine_command import refine
 from scorefold.app.commands.report_command import report
 from scorefold.app.commands.simulate_commands import simulate, store_app
 from scorefold.app.commands.task_commands import tasks_app
+from scorefold.disk.trouble import storage_error
 from scorefold.errors import ScorefoldError
 
 app = typer.Typer(
@@ -46,6 +47,10 @@ def main() -> None:
         app()
     except ScorefoldError as error:
         print(f"scorefold: {error}", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        where = error.filename or "a file"
+        print(f"scorefold: {storage_error(error, f'use {where}')}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt as stop:
         print(f"scorefold: {stop or 'stopped'}", file=sys.stderr)

@@ -17,6 +17,8 @@ from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.diagnostics.sliced_wasserstein import sliced_wasserstein
+from scorefold.disk.durable import replacing
+from scorefold.disk.trouble import told
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.methods.fit import fit
 from scorefold.posterior.draws import Draws
@@ -171,8 +173,9 @@ def table(result: Result) -> Table:
 def write(result: Result, out: Path) -> Path:
     """Write the page report.html, its figures, the draws and a summary into a folder that exists; the page's path."""
     settings, draws, info = result.settings, result.draws, result.draws.info
-    np.savez(out / "draws.npz", theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
-             reference=result.reference)  # fmt: skip
+    with told(f"write the draws to {out}", "Nothing is half-written."), replacing(out / "draws.npz") as part:
+        np.savez(part, theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,
+                 reference=result.reference)  # fmt: skip
     summary = {"settings": settings._asdict(), "measures": result.measures, "seconds": result.seconds,
                "converged": bool(info.converged), "diverged": bool(info.diverged), "sampler": _numbers(info),
                "given fewer": {str(one.n): sampler_health(one) for one in result.fewer}}  # fmt: skip

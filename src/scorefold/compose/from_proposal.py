@@ -46,7 +46,11 @@ class Tilt(eqx.Module):
         """The composed log density plus γ times the log ratio of prior to proposal; its gradient is `score`."""
 
         def log_density(w: Cloud, level: Level) -> Float[Array, " draws"]:
-            u = self.mean + w @ self.root.T
-            return composed(w, level) + level.gamma * (jnp.sum(w**2, axis=1) - jnp.sum(u**2, axis=1)) / 2
+            return composed(w, level) + level.gamma * self.log_ratio(w)
 
         return log_density
+
+    def log_ratio(self, w: Cloud) -> Float[Array, " draws"]:
+        """log p(u(w)) - log p̃(w), up to a constant: what takes a likelihood times the proposal to the posterior."""
+        u = self.mean + w @ self.root.T
+        return (jnp.sum(w**2, axis=1) - jnp.sum(u**2, axis=1)) / 2

@@ -48,7 +48,7 @@ class Layer(eqx.Module):
 
     def __call__(self, y: Vector, given: Given) -> Float[Array, "y parameters"]:
         """Parameters for every coordinate, from those that the mask left."""
-        return self.out(self.mlp(jnp.concatenate([y, given]))).reshape(len(y), -1)
+        return self.mlp.then(self.out, jnp.concatenate([y, given])).reshape(len(y), -1)
 
 
 class ConditionalFlow(eqx.Module):

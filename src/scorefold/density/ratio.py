@@ -68,7 +68,7 @@ class RatioNetwork(eqx.Module):
 
     def __call__(self, u: Theta, embedded: Float[Array, " width"], known: Float[Array, " known"]) -> Scalar:
         """The logit; `known` is what the line has to say, or nothing."""
-        return self.out(self.mlp(jnp.concatenate([self.from_theta(u), embedded, known])))[0]
+        return self.mlp.then(self.out, jnp.concatenate([self.from_theta(u), embedded, known]))[0]
 
 
 class Prepared(NamedTuple):

@@ -6,7 +6,7 @@ Gaussian base u | X ≈ N(μ(X), R_s) of `gaussian_base.py` the flow is that of 
 fitted line.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from scorefold.score.embedding import Embedding, Trainable, build
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.resmlp import ResMLP
 from scorefold.score.standardize import Standardize
+from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 
@@ -104,5 +105,16 @@ class SetFlow(eqx.Module):
 
 def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:
     """-log q(u | X), averaged over cases, half of them thinned."""
+    return _mean_loss(network, fixed, cases, key, jax.vmap)
+
+
+def set_flow_validation(
+    network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key
+) -> Scalar:
+    """The same, in memory that does not grow with the number of cases."""
+    return _mean_loss(network, fixed, cases, key, few_at_a_time)
+
+
+def _mean_loss(network: SetFlowNetwork, fixed: Any, cases: Cases, key: Key, over: Any) -> Scalar:
     model, some = SetFlow(network, *fixed), thinned(cases, key, learns_prior=False)
-    return -jnp.mean(jax.vmap(lambda u, x, size: model.log_density(u, model.embed(x, size)))(some.u, some.x, some.sizes))
+    return -jnp.mean(over(lambda u, x, size: model.log_density(u, model.embed(x, size)))(some.u, some.x, some.sizes))

@@ -126,7 +126,6 @@ class Comparison:
         from scorefold.report.comparison_page import comparison_page
 
         out = Path(out)
-        out.mkdir(parents=True, exist_ok=True)
         results_folder.write(
             out, results_folder.COMPARISON, {**self.summary(), "about": dict(about or {})}, {}, comparison_page
         )

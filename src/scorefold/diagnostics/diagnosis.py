@@ -88,7 +88,6 @@ class Diagnosis:
         from scorefold.report.diagnosis_page import diagnosis_page
 
         out = Path(out)
-        out.mkdir(parents=True, exist_ok=True)
         summary = self.summary()
         summary["settings"] = {**(about or {}), **summary["settings"]}
         results_folder.write(out, results_folder.DIAGNOSIS, summary, self.figures(), diagnosis_page)

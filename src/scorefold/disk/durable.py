@@ -5,31 +5,37 @@ and the folder synced. The writer holds a lock on the temporary file, which ends
 told and are swept.
 
 The files of a folder are written into a hidden folder beside it, each one synced, then the folder itself; one rename gives it
-its name, and the folder around it is synced. A folder that is replaced is first renamed out of the way and removed when the new
+its name, and the folder around it is synced. A single file that may take the place of an older one is written likewise. A
+folder that is replaced is first renamed out of the way and removed when the new
 one is in place: a crash between the two renames leaves both, whole, under hidden names beside the place, and nothing under the
 name.
 """
 
 import errno
-import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from scorefold.disk import locks
 
 
 def write_once(path: Path, content: bytes, temporary: Path) -> bool:
     """Put `content` at `path`, whole or not at all, by way of the folder `temporary`; False, with nothing changed, if the file
-    exists. Several processes may try at once: one of them writes.
+    exists. Several processes may try at once: one of them writes. The two folders are made where they are missing, but not
+    those around them: a file has no business in a place that has vanished.
     """
-    make(path.parent)
-    make(temporary)
+    for folder in {path.parent, temporary}:
+        if not folder.is_dir():
+            folder.mkdir(exist_ok=True)
+            sync(folder.parent)
     while True:
         unnamed = temporary / secrets.token_hex(16)
         descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            locks.wait(descriptor)
             view = memoryview(content)
             while view:
                 view = view[os.write(descriptor, view) :]
@@ -38,6 +44,8 @@ def write_once(path: Path, content: bytes, temporary: Path) -> bool:
         except FileExistsError:
             return False
         except FileNotFoundError:
+            if unnamed.exists() or not path.parent.is_dir():
+                raise
             continue  # somebody swept between the opening and the locking
         finally:
             unnamed.unlink(missing_ok=True)
@@ -90,14 +98,41 @@ def sweep(temporary: Path) -> int:
         except OSError:
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-            count += 1
-        except BlockingIOError:
-            pass
+            if locks.take(descriptor):
+                path.unlink(missing_ok=True)
+                count += 1
+        except OSError:
+            continue  # not ours to remove
         finally:
             os.close(descriptor)
     return count
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Another path beside this one, with the same ending, for a file (or a folder) to be written to.
+
+    It takes the place of what may be there when all went well; after an error that is untouched, and nothing else is left.
+    """
+    part = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
+    try:
+        yield part
+        if part.is_file():
+            with open(part, "rb") as file:
+                os.fsync(file.fileno())
+        os.replace(part, path)
+        sync(path.parent)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put `content` at `path`, whole or not at all, in place of the file that may be there."""
+    with replacing(path) as part:
+        part.write_bytes(content)
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:

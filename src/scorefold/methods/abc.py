@@ -93,6 +93,10 @@ class ABC(Method):
         if not 0 < self.accept <= 1 or self.summary not in SUMMARIES:
             raise ScorefoldError(f"expected 0 < accept ≤ 1 and summary {' or '.join(SUMMARIES)}; got {self}")
 
+    def bytes_kept(self, sims: Simulations) -> int:
+        """All of them: it compares observations with each."""
+        return len(sims.theta) * (8 * sims.prior.dim + 8) + 4 * sims.x.size
+
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list["AbcPosterior"]:

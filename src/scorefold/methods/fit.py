@@ -13,7 +13,7 @@ import numpy as np
 
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
-from scorefold.methods.load import check_can_be_saved
+from scorefold.methods.load import check_can_be_saved, say_if_it_cannot_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
@@ -120,6 +120,8 @@ def fit_many(
         )
     for one in sims:
         health.say(one)
+    if sims:
+        say_if_it_cannot_be_saved(chosen, sims[0])
     kept = None
     if checkpoint is not None:
         kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)

@@ -9,15 +9,18 @@ posterior is read. Everything that is wrong is one ModelError.
 """
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from scorefold import settings
 from scorefold.compose import Damped, Diffused, Gauss, Jac, Tempered
 from scorefold.disk import folder as model
 from scorefold.disk import strict
-from scorefold.errors import ModelError, ScorefoldError
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning
 from scorefold.methods.abc import ABC, AbcPosterior
 from scorefold.methods.method import Method
 from scorefold.methods.nle import NLE
@@ -28,11 +31,13 @@ from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior
-from scorefold.posterior.saved import Source, plan
+from scorefold.posterior.saved import LARGEST_COUNT, About, Source, plan
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.posterior.versions import FORMAT
+from scorefold.prior import codec
 from scorefold.sample import DDIM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.embedding import Attention, Convolution
+from scorefold.simulation.simulations import Simulations
 from scorefold.train.training import Training
 from scorefold.types import single_precision
 
@@ -127,3 +132,33 @@ def check_can_be_saved(method: Method) -> None:
                 f"expected settings of scorefold's own classes, which can be saved with what is trained; got {value!r:.80} as "
                 f"the {name} of {type(method).__name__}. Use one of scorefold's, without a subclass."
             )
+
+
+def say_if_it_cannot_be_saved(method: Method, sims: Simulations) -> None:
+    """A ScorefoldWarning, before anything is trained, where the posterior could be drawn from but not be saved."""
+    why = _unsaveable(method, sims)
+    if why:
+        warnings.warn(
+            f"the posterior will be one to draw from, but not to save: {why}. Stop here if you mean to save it.",
+            ScorefoldWarning,
+            stacklevel=4,
+        )
+
+
+def _unsaveable(method: Method, sims: Simulations) -> str:
+    """Why the posterior that the method makes of these simulations has no place in a file, or nothing."""
+    try:
+        codec.describe(sims.prior)
+    except ScorefoldError as error:
+        return str(error).rstrip(".")
+    kind: Any = next((one for one, methods in POSTERIORS.items() if isinstance(method, methods)), None)
+    if kind is None:
+        return ""
+    largest = min(getattr(method, "set_size", None) or sims.set_size, sims.set_size)
+    counts = {"largest_set": largest, "inputs": len(sims.input_names)}
+    about = About(method, sims.prior.dim, sims.prior.has_density, sims.shape, counts, LARGEST_COUNT)
+    with single_precision():
+        leaves = jax.tree.leaves(kind.blank(about))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) + method.bytes_kept(sims)
+    most = model.MOST_BYTES[model.WEIGHTS]
+    return f"it would take {size:,} bytes, and a file may have {most:,}. Take smaller or fewer networks" if size > most else ""

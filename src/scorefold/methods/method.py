@@ -24,6 +24,10 @@ class Method(ABC):
     ) -> Sequence[Posterior]:
         """One posterior for each of the simulations, all of one shape; together as one program where that is cheaper."""
 
+    def bytes_kept(self, sims: Simulations) -> int:
+        """How much of the simulations themselves a posterior keeps; nothing, unless it is made of them."""
+        return 0
+
     def refine(
         self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Posterior:

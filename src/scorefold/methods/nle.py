@@ -9,17 +9,24 @@ Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 20
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
 from scorefold.disk import strict
+from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
+from scorefold.methods.refine.finish import finished, refined_by_likelihoods
+from scorefold.methods.refine.never_worse import better, reserved
+from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.train_terms import train_terms
+from scorefold.posterior.posterior import Posterior, Refining
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations
@@ -87,6 +94,23 @@ class NLE(Method):
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
+    def refine(
+        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Posterior:
+        """A posterior for one data set, by rounds of likelihoods (`refine/likelihood_rounds.py`)."""
+        if not isinstance(start, SummedPosterior):
+            raise ScorefoldError(
+                f"expected a posterior as NLE trained it to refine; got {type(start).__name__}. Refine the one it came from."
+            )
+        check_plan(start, plan, sims)
+        if plan.store is not None:
+            raise ScorefoldError("expected no store to refine a likelihood, whose rounds are kept in memory; leave it out")
+        calls, known = reserved(plan, 1), [] if sims is None else [sims]
+        method = replace(self, training=plan.training or self.training)
+        spent = plan._replace(budget=plan.budget - calls)
+        tried = [("a likelihood", refined_by_likelihoods(start, x, simulator, known, spent, method))]
+        return finished(start, tried, *better(start, tried, x, simulator, calls, plan))
+
     def _shape(self, dim: int, observation: tuple[int, ...], inputs: int) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs)
 
@@ -98,3 +122,8 @@ class NLE(Method):
         layers = self.layers if shape.x - inputs > 1 else 1
         about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {self.layers} layers")
         return blank_terms(likelihood_network, shape, members, self.base, Likelihood, inputs)
+
+
+def local_likelihood(plan: Refining) -> NLE:
+    """What refinement fits within a region: a short training, as a line is nearly the truth there."""
+    return NLE(training=plan.training or Training(members=3, learning_rates=(1e-3,), steps=3_000))

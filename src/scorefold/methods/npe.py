@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
-from scorefold.density.set_flow import SetFlowNetwork, SetFlowShape, set_flow_loss
+from scorefold.density.set_flow import SetFlowNetwork, SetFlowShape, set_flow_loss, set_flow_validation
 from scorefold.methods.method import Method
 from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.reach import reach_of
@@ -79,7 +79,7 @@ class NPE(Method):
         shape = self.network_shape(first.prior.dim, first.shape, first.set_size)
         sets = training_sets(sims, first.set_size, self.training, seeds)
         fixed = [self._fixed(cases) for cases in sets]
-        objective = Objective(SetFlowNetwork, shape, set_flow_loss, set_flow_loss)
+        objective = Objective(SetFlowNetwork, shape, set_flow_loss, set_flow_validation)
         fitted = train(objective, sets, fixed, self.training, self.base, progress, checkpoint)
         posteriors = []
         for one, cases, (scale, base), (network, history) in zip(sims, sets, fixed, fitted, strict=True):

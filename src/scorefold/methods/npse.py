@@ -17,6 +17,7 @@ from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
+from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.refine import refine
 from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
@@ -149,7 +150,7 @@ class NPSE(Method):
             raise ScorefoldError(
                 f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
             )
-        return refine(start, x, simulator, sims, plan)
+        return refine(start, x, simulator, sims, plan, local_likelihood(plan))
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
         """The network that these settings mean for a prior and simulations."""

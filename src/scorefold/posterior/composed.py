@@ -25,9 +25,9 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
+from scorefold.posterior.tilted import tilt_of
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
-from scorefold.prior.proposal import GaussianProposal
 from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
@@ -221,10 +221,7 @@ class ComposedPosterior(Posterior):
     @property
     def _tilt(self) -> Tilt | None:
         """What composition leaves to do where a Gaussian proposal stands in place of the prior."""
-        proposal = self.prior.proposal
-        if not isinstance(proposal, GaussianProposal):
-            return None
-        return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))
+        return tilt_of(self.prior.proposal)
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
         """The number of observations in a set for n of them, and why."""

@@ -19,6 +19,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
+from scorefold.disk.trouble import told
 from scorefold.errors import Diverged, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
@@ -137,7 +138,8 @@ class Posterior(ABC):
             The folder's path.
 
         Raises:
-            ModelError: There is something already, or it cannot be written.
+            ModelError: There is something already, or the model is too large for a file.
+            StorageError: The disk is full, can only be read, or is not for you; nothing is half-written.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
@@ -149,10 +151,8 @@ class Posterior(ABC):
                 raise ModelError(f"expected a new folder; at {path} there is {why}.")
         with single_precision():
             config, arrays = saved.parts(self)
-        try:
+        with told(f"write the model to {path}", "Nothing is half-written."):
             model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
-        except OSError as error:
-            raise ModelError(f"the model could not be written to {path}: {error.strerror or error}.") from error
         return path
 
     def sample(
@@ -294,11 +294,14 @@ class Posterior(ABC):
         """
         sims, seed = settings.count("sims", sims, 1), settings.seed(seed)
         x = self.checked(x_obs, inputs)
+        return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
+
+    def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
+        """`check` of observations (n, features) that have been looked at."""
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision():
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (seed, 0))
-        how = Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x))
+            drawn = self.draw(x, DRAWS, (how.seed, 0))
         return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior.check import Pairs
@@ -23,6 +24,7 @@ from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior, draw_one_by_one
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
+from scorefold.posterior.tilted import tilt_of
 from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
 from scorefold.prior import Prior
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, all_chains, chain_length, judged, nuts_draws
@@ -88,7 +90,7 @@ class SummedPosterior(Posterior):
         """By the method's sampler and number of chains, or those asked for."""
         sampler, chains = self._chosen(options)
         key = draw_key(seed)
-        data = (self.terms, _padded(x), jnp.asarray(len(x)))
+        data = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt)
         u: np.ndarray
         info: SummedInfo
         dim = self.prior.dim
@@ -110,7 +112,7 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         some = u[:: -(-len(u) // JUDGED)]  # chains lie one after the other
         at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
-        scores = _by_member(terms, _padded(x), jnp.asarray(len(x)), at)
+        scores = _by_member(terms, _padded(x), jnp.asarray(len(x)), self._tilt, at)
         found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
@@ -150,7 +152,7 @@ class SummedPosterior(Posterior):
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
-            data = (self.terms, padded[rows], jnp.asarray(x.shape[1]))
+            data = (self.terms, padded[rows], jnp.asarray(x.shape[1]), self._tilt)
             if sampler == "smc":
                 made: Any = jax.tree.map(np.asarray, _clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
@@ -164,6 +166,11 @@ class SummedPosterior(Posterior):
                     continue
                 converged[i], diverged[i] = info.converged, info.diverged
         return u, converged, diverged
+
+    @property
+    def _tilt(self) -> Tilt | None:
+        """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
+        return tilt_of(self.prior.proposal)
 
     def _chains(self, number: int, draws: int) -> Chains:
         return Chains(self.prior.dim, number, Length(self.method.warmup, chain_length(draws, number)))
@@ -182,9 +189,9 @@ def _padded(x: np.ndarray) -> Float[Array, "... obs x"]:
     return jnp.asarray(np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)], mode="edge"), jnp.float32)
 
 
-def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> Scalar:
-    """-|u|²/2 + Σ_j of the members' mean term, over the observations that count."""
-    terms, x, count = data
+def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt | None]) -> Scalar:
+    """log p(u) + Σ_j of the members' mean term, over the observations that count."""
+    terms, x, count, tilt = data
     parts = (x.reshape(-1, min(CHUNK, len(x)), x.shape[1]), (jnp.arange(len(x)) < count).reshape(-1, min(CHUNK, len(x))))
 
     def one(x: Array) -> Scalar:
@@ -193,7 +200,7 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> 
     def add(total: Scalar, part: tuple[Array, Array]) -> tuple[Scalar, None]:
         return total + jnp.sum(jnp.where(part[1], jax.vmap(one)(part[0]), 0.0)), None
 
-    start = -jnp.sum(u**2) / 2
+    start = -jnp.sum(u**2) / 2 + (0.0 if tilt is None else tilt.log_ratio(u[None])[0])
     if len(parts[0]) == 1:
         return add(start, jax.tree.map(lambda v: v[0], parts))[0]
     # In reverse the terms of a chunk are computed again rather than kept.
@@ -201,14 +208,17 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array]) -> 
 
 
 @eqx.filter_jit
-def _prepared(terms: Terms, x: Float[Array, "obs x"], count: Array) -> tuple[Terms, Any, Array]:
+def _prepared(terms: Terms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None) -> tuple[Terms, Any, Array, Tilt | None]:
     """With what of the observations does not depend on u, computed once."""
-    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), count
+    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), count, tilt
 
 
-def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array]) -> tuple[Float[Array, " draws"], Cloud]:
-    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows n, not the bucket's size."""
-    terms, prepared, count = data
+def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple[Float[Array, " draws"], Cloud]:
+    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows n, not the bucket's size.
+
+    A tilt from N(0, I) to the prior counts like one more observation.
+    """
+    terms, prepared, count, tilt = data
     chunk = min(CLOUD_CHUNK, len(jax.tree.leaves(prepared)[0]))
 
     def one(u: Theta) -> tuple[Scalar, Theta]:
@@ -220,19 +230,24 @@ def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array]) -> tuple[Float[Array,
             )(u)
             return total[0] + value, total[1] + slope
 
-        return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, (jnp.zeros(()), jnp.zeros_like(u)))
+        start = (jnp.zeros(()), jnp.zeros_like(u))
+        if tilt is not None:
+            start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
+        return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, start)
 
     return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
 
 
 @eqx.filter_jit
-def _clouds_of_many(data: tuple[Terms, Float[Array, "sets obs x"], Array], dim: int, clouds: Clouds, keys: Array) -> Tempered:
+def _clouds_of_many(
+    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], dim: int, clouds: Clouds, keys: Array
+) -> Tempered:
     """Those of each data set, with the keys that they would have alone."""
-    terms, x, n = data
+    terms, x, n, tilt = data
     number, size = clouds
 
     def one(x: Array, key: Key) -> Tempered:
-        own = _prepared(terms, x, n)
+        own = _prepared(terms, x, n, tilt)
         each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
         return jax.vmap(lambda key: tempered(_likelihoods, own, dim, size, key))(each)
 
@@ -240,12 +255,14 @@ def _clouds_of_many(data: tuple[Terms, Float[Array, "sets obs x"], Array], dim: 
 
 
 @eqx.filter_jit
-def _by_member(terms: MeanTerms, x: Float[Array, "obs x"], count: Array, u: Cloud) -> Float[Array, "members draws dim"]:
+def _by_member(
+    terms: MeanTerms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None, u: Cloud
+) -> Float[Array, "members draws dim"]:
     """The gradient of every member's own log density, a few draws at a time."""
 
     def one(network: Any) -> Cloud:
         alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count)), u, batch_size=GRADIENTS_TOGETHER)
+        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count, tilt)), u, batch_size=GRADIENTS_TOGETHER)
 
     return jax.lax.map(one, terms.network)
 
@@ -264,11 +281,11 @@ def _at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud
 
 @eqx.filter_jit
 def _chains_of_many(
-    data: tuple[Terms, Float[Array, "sets obs x"], Array], chains: Chains, keys: Array
+    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], chains: Chains, keys: Array
 ) -> tuple[Float[Array, "sets chains length dim"], Array]:
     """Those of each data set."""
-    terms, x, n = data
-    return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, n), chains, key))(x, keys)
+    terms, x, n, tilt = data
+    return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, n, tilt), chains, key))(x, keys)
 
 
 def warn(info: SummedInfo, u: np.ndarray) -> None:

@@ -1,5 +1,6 @@
 """What all figures share: an empty figure, axes without ornament, a legend below, a check of what is drawn, PNG files."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.mathtext import MathTextParser
 
+from scorefold.disk import durable
+from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError
 from scorefold.report.palette import FRAME, GRID, INK
 from scorefold.shown import one_line
@@ -60,10 +63,12 @@ def legend_below(figure: Figure, columns: int, handles: list[Any] | None = None,
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write the figure as a PNG cropped to what is drawn, making the folders on the way."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=150, bbox_inches="tight", pad_inches=0.1, facecolor="white")
+    """Write the figure as a PNG cropped to what is drawn, whole or not at all, making the folders on the way."""
+    path, drawn = Path(path), BytesIO()
+    figure.savefig(drawn, format="png", dpi=150, bbox_inches="tight", pad_inches=0.1, facecolor="white")
+    with told(f"write the figure {path}", "No file there is half-written."):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.replace(path, drawn.getvalue())
     return path
 
 

@@ -10,8 +10,9 @@ Minimised over the network, with t uniform on the schedule's levels, u_t = √γ
 With sets of several observations every other case is thinned to a random part of its set, which is a fair case too.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +22,14 @@ from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
 from scorefold.score.standardize import Standardize
 from scorefold.train.loop import Objective
+from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Float, Key, Scalar
 
 VALIDATION_STRATA = 4
+
+Over = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Makes a function of one row a function of many."""
 
 
 class Fixed(NamedTuple):
@@ -44,17 +49,18 @@ def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, 
         theta = jnp.sqrt(level.gamma) * u + sigma * noise
         return jnp.mean((noise + sigma * model(theta, level, embedded)) ** 2)
 
-    return (one(noise) + one(-noise)) / 2
+    return jnp.mean(jax.vmap(one)(jnp.stack([noise, -noise])))
 
 
-def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
+def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key, over: Over = jax.vmap) -> Scalar:
+    """Of some cases, `over` all of which one case's loss is taken."""
     key_t, key_noise = jax.random.split(key)
     model = ScoreModel(network, fixed.standardize, fixed.base)
     count, T = len(cases.u), len(fixed.levels.t)
     spread = (jnp.arange(count) + jax.random.uniform(key_t, (count,))) / count  # stratified over the levels
     level = jax.tree.map(lambda v: v[jnp.minimum((spread * T).astype(int), T - 1)], fixed.levels)
     noise = jax.random.normal(key_noise, cases.u.shape)
-    return jnp.mean(jax.vmap(partial(case_loss, model))(cases.u, cases.x, cases.sizes, level, noise))
+    return jnp.mean(over(partial(case_loss, model))(cases.u, cases.x, cases.sizes, level, noise))
 
 
 def score_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
@@ -69,7 +75,7 @@ def score_validation(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key
         key_thin, key = jax.random.split(key)
         cases = thinned(cases, key_thin, network.shape.learns_prior)
     keys = jax.random.split(key, VALIDATION_STRATA)
-    return jnp.mean(jax.lax.map(lambda k: _batch_loss(network, fixed, cases, k), keys))
+    return jnp.mean(jax.lax.map(lambda k: _batch_loss(network, fixed, cases, k, few_at_a_time), keys))
 
 
 def score_objective(shape: Shape) -> Objective:

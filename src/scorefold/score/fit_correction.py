@@ -10,6 +10,7 @@ from scorefold.noise import Level
 from scorefold.score.correction import Correction
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.network import ScoreNetwork
+from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, TrainingSet, thinned
 from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
 
@@ -84,7 +85,7 @@ def _sums(
         )
 
     noise = jax.random.normal(key, cases.u.shape)
-    both = [jax.vmap(one)(cases.u, cases.x, cases.sizes, sign * noise) for sign in (1.0, -1.0)]
+    both = [few_at_a_time(one)(cases.u, cases.x, cases.sizes, sign * noise) for sign in (1.0, -1.0)]
     return jax.tree.map(lambda a, b: jnp.sum(a + b, axis=0), *both)
 
 

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from scorefold.noise import Level
 from scorefold.score.embedding import Embedding, Trainable, build
 from scorefold.score.gaussian_base import GaussianBase
-from scorefold.score.resmlp import Block, Linear, ResMLP
+from scorefold.score.resmlp import Block, Linear, ResMLP, after
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 
@@ -125,7 +125,7 @@ class ScoreNetwork(eqx.Module):
 
     def theta_part(self, theta: Theta, t: Scalar) -> Float[Array, " width"]:
         """The share of u and t in the join."""
-        return self.from_theta(self.theta_mlp(theta)) + self.from_t(positional(t, self.shape.width))
+        return self.theta_mlp.then(self.from_theta, theta) + self.from_t(positional(t, self.shape.width))
 
     def z_part(self, z: Theta) -> Float[Array, " width"]:
         """The share of z in the join; zero without a base."""
@@ -136,7 +136,7 @@ class ScoreNetwork(eqx.Module):
         h = jax.nn.silu(join)
         for block in self.blocks:
             h = block(h)
-        return self.out(self.norm(h))
+        return after(self.norm, self.out, h)
 
 
 class ScoreModel(eqx.Module):

@@ -80,7 +80,9 @@ class Guard:
         if self.failed and not self.seen:
             first = int(np.flatnonzero(status != OK)[0])
             self.seen = {first: (int(status[first]), EARLIER)}
-        if self.failed > self.max_failures * self.done:
+        # In a handful of simulations one failure is a large fraction, and says nothing.
+        single = self.failed == 1 < self.done and self.max_failures > 0
+        if self.failed > self.max_failures * self.done and not single:
             raise self.error()
 
     def summary(self) -> str:

@@ -8,6 +8,7 @@ simulation is a status of that one, and the others go on.
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -106,7 +107,7 @@ def simulate(
     place = Memory(calls, prior, names, own) if path is None else StoreFilling(path, prior, simulator, calls, names, known)
     guard = Guard(workers.max_failures, calls.describe, prior.names)
     run_by = simulator if known is None else joined(simulator, prior.dim)
-    with source_of(run_by, calls.seed, workers, stored=path is not None) as source:
+    with source_of(run_by, calls.seed, workers, stored=path is not None) as source, closing(place):
         try:
             run(source, place, guard, progress)
         except KeyboardInterrupt:

@@ -9,7 +9,6 @@ was never stopped. A round's folder is renamed to its name when it is complete; 
 moment leaves one that is whole. Going on is refused for another method, seed or other simulations.
 """
 
-import fcntl
 import re
 import shutil
 import signal
@@ -26,8 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.disk import folder as model
-from scorefold.disk import strict, trees
+from scorefold.disk import locks, strict, trees
 from scorefold.disk.tensors import Spec
+from scorefold.disk.trouble import told
 from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning
 
 FORMAT = model.Format("scorefold checkpoint", 1, {})
@@ -103,18 +103,14 @@ class Checkpoint(NamedTuple):
     @contextmanager
     def session(self) -> Iterator["Watch"]:
         """The folder for oneself, and signals caught: the first asks training to stop after the round."""
-        try:
+        with told(f"keep checkpoints in {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = open(self.folder / "lock", "a")  # noqa: SIM115
-        except OSError as error:
-            raise ScorefoldError(f"expected a folder for checkpoints that can be written to; {error}") from None
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not locks.take(lock):
                 raise ScorefoldError(
                     f"expected a folder for checkpoints of its own; another training uses {self.folder}. Stop it or wait."
-                ) from None
+                )
             for path in self.folder.iterdir():
                 if LEFT_OVER.fullmatch(path.name):
                     shutil.rmtree(path, ignore_errors=True)

@@ -3,7 +3,7 @@
 Cases are dealt into five folds, those of one parameter draw into one; member i of an ensemble holds out fold i modulo 5 for
 validation, so that five members together have seen all cases and every case has a member that has not seen it.
 
-Simulations that are mapped from the disk because they are large are not taken into memory as a whole. A random part of them,
+Simulations that are large, in memory or mapped from the disk, are not taken to the device as a whole. A random part of them,
 as many of every fold, is held there for everything that is fitted or judged outside the training steps: standardisation,
 Gaussian base, validation, correction and the choice of set sizes. The steps themselves see all cases, block by block: an epoch
 is a permutation of each fold, decided by (seed, epoch), and a block the next few cases of every fold, the same number of each.
@@ -29,7 +29,7 @@ from scorefold.types import Array, Float, Int, Key
 
 FOLDS = 5
 BYTES_IN_MEMORY = 256 << 20
-"""Mapped observations of more bytes are streamed."""
+"""Observations of more bytes are streamed."""
 HELD_SHARE = 8
 """What is held, and every block, has at most one part in so many of them."""
 
@@ -118,8 +118,8 @@ class TrainingSet(NamedTuple):
 
 
 def is_streamed(sims: Sequence[Simulations]) -> bool:
-    """Whether any of the simulations are mapped and too large; then all of them stream."""
-    return any(isinstance(one.x, np.memmap) and one.x.nbytes > BYTES_IN_MEMORY for one in sims)
+    """Whether any of the simulations are too large to be copied; then all of them stream."""
+    return any(one.x.nbytes > BYTES_IN_MEMORY for one in sims)
 
 
 def training_sets(

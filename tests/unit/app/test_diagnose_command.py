@@ -89,3 +89,29 @@ def test_usage(argv, status, says):
     result = call("diagnose", *argv)
     assert result.exit_code == status
     assert says in " ".join(result.output.split())
+
+
+def test_workers_and_limits_of_the_file_are_kept(own, tmp_path, monkeypatch):
+    """A simulation that hangs is given up after the file's timeout, and its max_failures holds."""
+    monkeypatch.chdir(tmp_path)
+    hanging = f"""
+import pathlib, time
+import numpy as np
+def simulate(theta, rng):
+    try:
+        pathlib.Path({str(tmp_path / "hung")!r}).touch(exist_ok=False)
+        time.sleep(100)
+    except FileExistsError:
+        pass
+    return theta + rng.standard_normal(2)
+"""
+    (tmp_path / "hanging_diagnose.py").write_text(hanging)
+    (tmp_path / "own.toml").write_text(OWN.replace("own_line", "hanging_diagnose") + "workers = 1\ntimeout = 2.0\n")
+    argv = [own / "model", "--n", 3, "--sims", 60, "--draws", 20, "--out", tmp_path / "out"]
+    result = call("diagnose", *argv, "--config", tmp_path / "own.toml")
+    assert result.exit_code == 0, result.output
+    (tmp_path / "hung").unlink()
+    (tmp_path / "own.toml").write_text((tmp_path / "own.toml").read_text() + "max_failures = 0.0\n")
+    result = call("diagnose", *argv, "--config", tmp_path / "own.toml")
+    assert result.exit_code == 1
+    assert "no answer within the timeout of 2 s" in str(result.exception)

@@ -100,7 +100,7 @@ def test_verify(store):
     shard.write_bytes(shard.read_bytes()[:-1])
     done = call("store", "verify", store)
     assert done.exit_code == 1
-    assert "1 damaged files were moved to quarantine" in done.stdout
+    assert "1 files are damaged and were set aside" in done.stdout
     assert "should have" in done.stderr
 
 
@@ -168,3 +168,22 @@ def test_the_documented_run_runs(tmp_path):
         subprocess.run([sys.executable, *argv], cwd=tmp_path, env=own, check=True, timeout=120)
         assert Store.open(tmp_path / "simulations").shape == (20,)
     assert Store.open(tmp_path / "simulations").stop() == 250
+
+
+def test_help_says_that_the_file_runs_code():
+    for argv in (("simulate",), ("check",), ("compare",), ("diagnose",), ("store", "accept")):
+        words = " ".join(call(*argv, "--help").stdout.replace("│", " ").split())
+        assert "Python code" in words
+    assert "run with all your rights: use only files that you trust" in " ".join(call("simulate", "--help").stdout.split())
+
+
+def test_a_simulator_that_looks_different_is_accepted_when_told(store, run):
+    (run.parent / "model_for_commands.py").write_text(MODEL.replace("    x = np.outer", "    n = 3\n    x = np.outer"))
+    sys.modules.pop("model_for_commands")
+    refused = call("simulate", run)
+    assert isinstance(refused.exception, ScorefoldError)
+    assert "`scorefold store accept`" in str(refused.exception)
+    done = call("store", "accept", store, run)
+    assert done.exit_code == 0, done.output
+    assert "was begun with simulate, and may now be continued with simulate" in done.stdout.replace("\n", " ")
+    assert call("simulate", run).exit_code == 0

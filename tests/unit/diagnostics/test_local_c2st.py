@@ -47,6 +47,36 @@ def test_only_where_the_posterior_is_wrong():
     assert np.corrcoef(there.probability, draws_there[:, 0])[0, 1] > 0.5
 
 
+def wider(draws, factor):
+    """Around their own means."""
+    middle = draws.mean(axis=-2, keepdims=True)
+    return middle + factor * (draws - middle)
+
+
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.parametrize(("factor", "half"), [(1.3, False), (1 / 1.3, False), (1.7, True)])
+def test_power(factor, half):
+    """With 300 data sets: a width that is 1.3 times off everywhere, or 1.7 times too large in half of the space."""
+    noticed = 0
+    for k in range(10):
+        w = world([5, k], datasets=300)
+        x_obs, draws_obs = observed(np.array([1.5, 0.0]), seed=k)
+        wrong = (w.x[..., 0].mean(axis=1) > 0) | (not half)
+        draws = np.where(wrong[:, None, None], wider(w.draws, factor), w.draws)
+        noticed += local_c2st(w.truth, draws, w.x, x_obs, wider(draws_obs, factor), seed=k).p_value < 0.05
+    assert noticed >= 5, "in 40 repetitions it was noticed 40 times"
+
+
+def test_few_numbers_at_a_time(monkeypatch):
+    w = world(6, datasets=100)
+    wide = (w.truth, wider(w.draws, 2.0), w.x, *observed(0.3))
+    whole = local_c2st(*wide)
+    monkeypatch.setattr("scorefold.diagnostics.local_c2st.MOST_NUMBERS", 20 * 100 * 17)
+    some = local_c2st(*wide)
+    assert whole.statistic != some.statistic
+    assert max(whole.p_value, some.p_value) < 0.05
+
+
 def test_shapes_are_checked(unchecked):
     w = world(4, datasets=20, draws=20)
     with pytest.raises(ScorefoldError, match="data sets of one shape"):

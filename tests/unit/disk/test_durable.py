@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from scorefold.disk.durable import sweep, sync, write_once
+from scorefold.disk.durable import make, replace, replacing, sweep, sync, write_once
 
 
 def test_what_is_written_is_there_and_nothing_else(tmp_path):
@@ -19,8 +19,50 @@ def test_what_is_written_is_there_and_nothing_else(tmp_path):
 def test_new_folders_reach_the_disk_too(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr("scorefold.disk.durable.sync", synced.append)
-    write_once(tmp_path / "a" / "b" / "c", b"content", tmp_path / "a" / "tmp")
-    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a", tmp_path / "a" / "b"]
+    make(tmp_path / "a" / "b")
+    write_once(tmp_path / "a" / "b" / "c" / "d", b"content", tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"]
+
+
+def test_nothing_is_written_to_a_place_that_has_vanished(tmp_path, monkeypatch):
+    """Neither at once, nor where the folder goes between the first byte and the name."""
+    with pytest.raises(FileNotFoundError):
+        write_once(tmp_path / "gone" / "shards" / "a", b"content", tmp_path / "gone" / "tmp")
+    (tmp_path / "shards").mkdir()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (tmp_path / "shards").rmdir())
+    with pytest.raises(FileNotFoundError):
+        write_once(tmp_path / "shards" / "a", b"content", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    replace(path, b"old")
+
+    def failing(part):
+        part.write_bytes(b"half of the n")
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"), replacing(path) as part:
+        failing(part)
+    assert path.read_bytes() == b"old"
+    replace(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+def test_a_folder_is_put_in_place_when_it_is_whole(tmp_path):
+    def stopped(part):
+        part.mkdir()
+        (part / "half").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), replacing(tmp_path / "out.zarr") as part:
+        stopped(part)
+    assert not os.listdir(tmp_path)
+    with replacing(tmp_path / "out.zarr") as part:
+        part.mkdir()
+    assert os.listdir(tmp_path) == ["out.zarr"]
 
 
 def test_nothing_is_written_over(tmp_path):
@@ -49,7 +91,7 @@ def test_a_swept_writer_writes_again(tmp_path, monkeypatch):
             swept.append([path.unlink() for path in temporary.iterdir()])
         return real(descriptor, how)
 
-    monkeypatch.setattr("scorefold.disk.durable.fcntl.flock", late)
+    monkeypatch.setattr("scorefold.disk.locks.fcntl.flock", late)
     assert write_once(tmp_path / "b", b"content", temporary)
     assert (tmp_path / "b").read_bytes() == b"content"
     assert len(swept) == 1

@@ -1,6 +1,9 @@
 """Which changes make another simulator of it, and which do not."""
 
 import functools
+import hashlib
+import importlib
+import linecache
 import subprocess
 import sys
 import textwrap
@@ -11,7 +14,9 @@ import numpy as np
 import pytest
 
 from scorefold.simulation.batched import Batched
+from scorefold.simulation.store import fingerprint as module
 from scorefold.simulation.store.fingerprint import fingerprint
+from scorefold.simulation.store.source_tree import source_tree
 
 
 def made(source, **names):
@@ -142,3 +147,102 @@ def test_the_same_in_every_process():
     }
     assert len(printed) == 1
     assert len(printed.pop()) == 65
+
+
+# By source, so that another version of Python, which compiles it otherwise, takes it for the same
+
+MODULE = '''
+from dataclasses import dataclass
+import functools
+
+N = 3
+
+def helper(x):
+    return [i + N for i in x]
+
+def f(theta, rng):
+    """What it does."""
+    return helper(theta)
+
+one, two = (lambda theta, rng: theta + 1), (lambda theta, rng: theta + 2)
+nested = lambda theta, rng: (lambda u: u + N)(theta)
+
+@dataclass(frozen=True)
+class Model:
+    n: int = 3
+
+    def __call__(self, theta, rng):
+        return theta * self.n
+
+model = Model()
+bound = model.__call__
+part = functools.partial(f, rng=None)
+'''
+SIMULATORS = ("f", "one", "two", "nested", "model", "bound", "part")
+
+
+@pytest.fixture
+def imported(tmp_path, monkeypatch):
+    """A function that imports the module with this source, anew each time."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load(source):
+        (tmp_path / "own_model.py").write_text(textwrap.dedent(source))
+        for old in tmp_path.glob("__pycache__/*"):
+            old.unlink()
+        sys.modules.pop("own_model", None)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        return importlib.import_module("own_model")
+
+    return load
+
+
+@pytest.mark.parametrize("name", SIMULATORS)
+def test_byte_code_does_not_count_where_there_is_source(imported, monkeypatch, name):
+    simulator = getattr(imported(MODULE), name)
+    found = fingerprint(simulator)
+    assert found["of"] == "source"
+    monkeypatch.setattr(module, "_bytecode", lambda code: [b"of another version of Python"])
+    assert fingerprint(simulator) == found
+
+
+def test_simulators_of_one_module_are_told_apart(imported):
+    found = imported(MODULE)
+    assert len({sha(getattr(found, name)) for name in SIMULATORS}) == len(SIMULATORS)
+
+
+CHANGES = {
+    "layout": ("return helper(theta)", "return (\n        helper(theta)  # with a remark\n    )", True),
+    "docstring": ("What it does.", "What else it does.", True),
+    "annotations": ("def f(theta, rng):", "def f(theta: list, rng: object) -> list:", True),
+    "further down": ("N = 3\n", "N = 3\nUNUSED = 4\n\n", True),
+    "code": ("return helper(theta)", "return helper(theta) + [1]", False),
+    "constant": ("N = 3", "N = 4", False),
+    "helper": ("i + N for", "i - N for", False),
+}
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_what_counts_in_a_source(imported, key):
+    old, new, same = CHANGES[key]
+    before = sha(imported(MODULE).f)
+    assert old in MODULE
+    assert (sha(imported(MODULE.replace(old, new)).f) == before) == same
+
+
+def test_a_file_edited_after_its_import_is_not_believed(imported, tmp_path):
+    f = imported(MODULE).f
+    (tmp_path / "own_model.py").write_text(MODULE.replace("return helper(theta)", "return helper(theta) + [1]"))
+    linecache.clearcache()
+    assert fingerprint(f)["of"].startswith("byte code of Python 3.")
+
+
+TREES = ["d2ea69ffc542", "19f9642a3ede", "793a882ffe1e", "8a034551e9e3", "92c885ff287e"]
+"""As Python 3.11, 3.12 and 3.13 gave them; every one that the tests run with must give the same."""
+
+
+def test_the_tree_of_a_source_is_the_same_in_every_python(imported):
+    found = imported(MODULE)
+    functions = (found.f, found.one, found.two, found.nested, found.Model.__call__)
+    assert [hashlib.sha256(b"|".join(source_tree(one.__code__))).hexdigest()[:12] for one in functions] == TREES

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import warnings
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.errors import FolderVanished, ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import NOT_FINITE, OK, STATUS, Block
 from scorefold.simulation.simulations import gather
 from scorefold.simulation.store import description
 from scorefold.simulation.store import store as module
+from scorefold.simulation.store.fingerprint import fingerprint
 from scorefold.simulation.store.store import Store
 
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
@@ -427,6 +429,79 @@ def test_a_changed_description_is_refused(tmp_path, change, message):
     file.write_text(json.dumps(content))
     with pytest.raises(ScorefoldError, match=message):
         Store.open(tmp_path)
+
+
+def edited(path, **change):
+    file = path / "description.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 6}, "other parameters than follow from the prior, the seed and the set size"),
+        ({"set_size": 3}, "other parameters than follow"),
+        ({"prior": about(prior=Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2.1)}))["prior"]}, "other parameters"),
+        ({"prior": about(prior=Prior({"a": stats.norm(0, 1)}))["prior"]}, "should hold"),
+        ({"shape": [4]}, "should hold"),
+        ({"shape": [3, 1]}, "should hold"),
+        ({"rows": 8}, "across a multiple of 8"),
+    ],
+)
+def test_an_edited_description_is_an_error_and_moves_nothing(tmp_path, change, message):
+    filled(tmp_path)
+    edited(tmp_path, **change)
+    before = digest(tmp_path)
+    with pytest.raises(ScorefoldError, match=f"agree with description.json.*{message}.*Nothing was moved"):
+        Store.open(tmp_path)
+    assert digest(tmp_path) == before
+
+
+def test_a_shard_with_other_parameters_is_an_error(tmp_path):
+    """Its hash is right, so that it is no damage."""
+    filled(tmp_path)
+    rewritten(lambda part: {**part, "theta": part["theta"] + 1e-3})(first_shard(tmp_path))
+    before = digest(tmp_path)
+    with pytest.raises(ScorefoldError, match=r"1 of 7 do not and are whole: 000000000000-.*other parameters"):
+        Store.open(tmp_path)
+    assert digest(tmp_path) == before
+
+
+def test_parameters_that_were_rounded_otherwise_are_the_same(tmp_path):
+    filled(tmp_path)
+    rewritten(lambda part: {**part, "theta": part["theta"] * (1 + 1e-12)})(first_shard(tmp_path))
+    assert Store.open(tmp_path).missing(100) == []
+
+
+def test_a_simulator_that_looks_different_may_be_accepted(tmp_path):
+    filled(tmp_path)
+
+    def written_anew(theta, rng):
+        return theta
+
+    new = about(simulator=fingerprint(written_anew))
+    with pytest.raises(ScorefoldError, match=r"If both simulators compute the same, sf\.Store\.open\(.*\)\.accept"):
+        Store.create(tmp_path, PRIOR, new)
+    Store.open(tmp_path).accept(written_anew)
+    assert Store.create(tmp_path, PRIOR, new).missing(100) == []
+    with pytest.raises(ScorefoldError, match="seed") as error:
+        Store.create(tmp_path, PRIOR, new | {"seed": 9})
+    assert "accept" not in str(error.value)
+
+
+def test_files_that_vanish_are_missed(tmp_path):
+    """Never are zeros returned for them."""
+    store = filled(tmp_path)
+    calls, status = plan(PRIOR, 100, 2, 5), store.statuses(100)
+    first_shard(tmp_path).unlink()
+    with pytest.raises(FolderVanished, match="some are no longer there"):
+        store.gather(calls, status)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(FolderVanished, match="it is gone"):
+        list(store.read())
+    with pytest.raises(FolderVanished, match="write to the store"):
+        add(store, 100, 110)
+    assert not tmp_path.exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", "[" * 100_000])

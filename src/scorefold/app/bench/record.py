@@ -6,15 +6,17 @@
 is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run; all else is the same.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Required, TypedDict
+from typing import Any, NamedTuple, Required, TypedDict
 
 from scorefold.app.bench.plan import Cell
+from scorefold.disk import locks
+from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError
 
 RECORDS, RUNS = "records.jsonl", "runs.jsonl"
@@ -93,11 +95,11 @@ def done(path: Path) -> set[str]:
 @contextmanager
 def appending(path: Path) -> Iterator["Appender"]:
     """The file, for one process at a time, without a torn last line."""
-    with open(path, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ScorefoldError(f"another run is writing to {path}. Wait for it, or use another folder.") from None
+    with told(f"write to {path}"):
+        file = open(path, "ab", buffering=0)  # noqa: SIM115
+    with file:
+        if not locks.take(file):
+            raise ScorefoldError(f"another run is writing to {path}. Wait for it, or use another folder.")
         whole = sum(len(line) + 1 for line in _whole(path))
         if whole < path.stat().st_size:
             file.truncate(whole)
@@ -107,14 +109,17 @@ def appending(path: Path) -> Iterator["Appender"]:
 class Appender:
     """Appends records, each on the disk when the call returns."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: FileIO) -> None:
         self._file = file
 
     def __call__(self, record: Mapping[str, Any]) -> None:
         """One line, written through."""
-        self._file.write((json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        with told(f"write to {self._file.name}", "The records before are whole; run it again to continue."):
+            view = memoryview(line)
+            while view:
+                view = view[self._file.write(view) or 0 :]
+            os.fsync(self._file.fileno())
 
 
 def _whole(path: Path) -> Sequence[bytes]:

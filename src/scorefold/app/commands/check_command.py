@@ -14,7 +14,9 @@ def check(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
-    config: Annotated[Path | None, typer.Option(help="A TOML file whose simulator to use instead.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
+    ] = None,
     sims: Annotated[
         int, typer.Option(min=50, help="Simulator calls; 100 for each observation tell a shift to 0.1 posterior sd.")
     ] = 300,
@@ -46,7 +48,8 @@ def check(
         posterior = load(model)
         belongs(posterior, source.names, "--config" if config else "--task")
         console.print(f"{source.title}, given {words(len(x_obs))}: {sims:,} simulator calls\n", markup=False)
-        found = posterior.check(x_obs, source.simulator, sims, seed, progress=console.is_terminal, inputs=known_inputs)
+        how = {"workers": source.workers, "progress": console.is_terminal, "inputs": known_inputs}
+        found = posterior.check(x_obs, source.simulator, sims, seed, **how)
         summary = found.summary()
         console.print(grid(COLUMNS, rows(summary)))
         console.print(f"\n{found.words}", markup=False)

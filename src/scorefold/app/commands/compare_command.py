@@ -17,7 +17,9 @@ def compare(
         list[Path], typer.Argument(help="Two or more saved posteriors of one simulator.", metavar="MODEL MODEL …")
     ],
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
-    config: Annotated[Path | None, typer.Option(help="A TOML file whose simulator to use instead.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
+    ] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
     sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate; four times as many halve the errors.")] = 100,
     draws: Annotated[int, typer.Option(min=20, help="Draws of each posterior for each of them.")] = 200,
@@ -45,7 +47,8 @@ def compare(
             belongs(posterior, source.names, "--config" if config else "--task")
         calls = f"{sims} data sets, {sims * n:,} simulator calls"
         console.print(f"[bold]{escape(source.title)}[/], given {observations(n)}: {calls}\n", soft_wrap=True)
-        found = verb(posteriors, source.simulator, n, sims, draws, seed, names=names, progress=True)
+        how = {"names": names, "workers": source.workers, "progress": True}
+        found = verb(posteriors, source.simulator, n, sims, draws, seed, **how)
     console.print(found.table())
     if out:
         found.write(out, {"simulator": source.title, **dict(zip(names, map(str, models), strict=True))})

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def diagnose(
     model: Annotated[Path | None, typer.Argument(help="A saved posterior. Without it, one is trained for the task.")] = None,
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
-    config: Annotated[Path | None, typer.Option(help="A TOML file whose simulator to use instead, with MODEL.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead, with MODEL.")
+    ] = None,
     method: Annotated[str, typer.Option(help="What to train, when there is no MODEL.")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
@@ -60,7 +62,7 @@ def diagnose(
         console.print(f"[bold]{escape(source.title)}[/], given {words(n)}: {sims} data sets, {sims * n:,} simulator calls\n")
         found = verb(
             posterior, source.simulator, n, sims, draws, seed,
-            x_obs=x_obs, log_likelihood=source.log_likelihood, progress=True, inputs=known_inputs,
+            x_obs=x_obs, log_likelihood=source.log_likelihood, workers=source.workers, progress=True, inputs=known_inputs,
         )  # fmt: skip
     named = {"simulator": source.title, "model": model, "observations": observations}
     found.write(out, {word: str(value) for word, value in named.items() if value is not None})

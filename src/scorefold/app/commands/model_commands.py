@@ -82,7 +82,7 @@ def sample(
     size = int(set_size) if set_size and set_size != "auto" else set_size
     with at_work():
         drawn = load(model).sample(x_obs, draws, seed, rule=rule, sampler=sampler, set_size=size, inputs=known_inputs)
-    _write(drawn, out)
+    known("--out", lambda: _write(drawn, out))
     typer.echo(drawn.summary())
     typer.echo(f"\n{len(drawn.theta):,} draws are in {out}.")
 
@@ -97,17 +97,19 @@ def _simulations(path: Path) -> "Simulations":
 
 
 def _write(draws: "Draws", out: Path) -> None:
+    """The draws in a file, whole or not at all."""
     import numpy as np
 
-    try:
+    from scorefold.disk.durable import replacing
+    from scorefold.disk.trouble import told
+
+    with told(f"write the draws to {out}", "Nothing is half-written."), replacing(out) as part:
         if out.suffix == ".npz":
             trust = "" if draws.trust is None else draws.trust.verdict
-            np.savez(out, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged), trust=trust)
+            np.savez(part, theta=draws.theta, names=np.array(draws.names), converged=bool(draws.info.converged), trust=trust)
         elif out.suffix == ".csv":
-            with out.open("w", encoding="utf-8", newline="") as file:
+            with part.open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerow(draws.names)
                 np.savetxt(file, draws.theta, delimiter=",")
         else:
-            draws.to_arviz().to_netcdf(str(out))
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+            draws.to_arviz().to_netcdf(str(part))

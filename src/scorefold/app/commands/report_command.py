@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from scorefold.app.commands.bench_commands import records_in
+from scorefold.app.commands.usage import known
 
 
 def report(
@@ -14,14 +15,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the folder.")] = None,
 ) -> None:
     """Write one self-contained HTML page about a folder of results."""
-    from scorefold.report.results_folder import PAGE
+    from scorefold.report.results_folder import PAGE, write_page
 
     text, target = _page(folder), out or folder / PAGE
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+    known("--out", lambda: write_page(target, text))
     typer.echo(f"The page is {target}; {len(text.encode()) / 1e6:.2f} MB, open it in any browser.")
 
 

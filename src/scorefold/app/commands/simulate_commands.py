@@ -11,7 +11,7 @@ from scorefold.app.commands.usage import at_work, known
 if TYPE_CHECKING:
     from scorefold.simulation.store.store import Store
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into a store of simulations: info, verify, export.")
+store_app = typer.Typer(no_args_is_help=True, help="Look into a store of simulations: info, verify, export, accept.")
 
 
 class Format(StrEnum):
@@ -22,7 +22,10 @@ class Format(StrEnum):
 
 
 def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/simulating.md.")]) -> None:
-    """Simulate into a store, as a TOML file says. Run it again to continue."""
+    """Simulate into a store, as a TOML file says. Run it again to continue.
+
+    The file names Python code, which is run with all your rights: use only files that you trust.
+    """
     from scorefold.app import config as files
     from scorefold.simulation.simulate import simulate as run
 
@@ -80,7 +83,7 @@ def verify(path: Annotated[Path, typer.Argument(help="A store.")]) -> None:
     missing = sum(b - a for a, b in store.missing(stop))
     typer.echo(
         f"{stop - missing:,} simulations are whole, {missing:,} before the last one are missing, "
-        f"{len(store.quarantined):,} damaged files were moved to quarantine."
+        f"{len(store.quarantined):,} files are damaged and were set aside."
     )
     if missing or store.quarantined:
         raise typer.Exit(1)
@@ -99,6 +102,22 @@ def export(
     target = out or path.resolve().with_suffix(f".{to.value}")
     EXPORTS[to.value](store, target)
     typer.echo(f"{store.stop():,} simulations are in {target}.")
+
+
+@store_app.command()
+def accept(
+    path: Annotated[Path, typer.Argument(help="A store.")],
+    config: Annotated[Path, typer.Argument(help="The TOML file whose simulator may continue it. Its Python code is run.")],
+) -> None:
+    """Let a simulator that only looks different continue a store: you vouch that it computes the same."""
+    from scorefold.app import config as files
+    from scorefold.simulation.store.fingerprint import name
+
+    simulator = known("CONFIG", known("CONFIG", lambda: files.read(config)).simulator)
+    store = _open(path)
+    before = store.about["simulator"]["name"]
+    store.accept(simulator)
+    typer.echo(f"The store {path} was begun with {before}, and may now be continued with {name(simulator)}.")
 
 
 def _open(path: Path) -> "Store":

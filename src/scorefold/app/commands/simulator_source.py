@@ -20,6 +20,8 @@ class Source(NamedTuple):
     """Of the parameters."""
     simulator: Any
     log_likelihood: Any
+    workers: Any = None
+    """Who runs the simulator and within which limits, as the file says; None for a task."""
 
 
 def source_of(task: "Task", config: Path | None) -> Source:
@@ -30,7 +32,8 @@ def source_of(task: "Task", config: Path | None) -> Source:
         return Source(task.title, task.prior.names, task.simulator, task.log_likelihood)
     own = known("--config", lambda: files.read(config))
     names, simulator = known("--config", own.prior).names, known("--config", own.simulator)
-    return Source(f"{own.function} of {config}", names, simulator, None)
+    workers = known("--config", own.arguments)["workers"]
+    return Source(f"{own.function} of {config}", names, simulator, None, workers)
 
 
 def belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None:

@@ -15,6 +15,11 @@ else those that acceptance and rejection leaves. A region that was missed is lef
 the draws went. Several modes are never located by a line, nor is there a region around one of them: what is left of the budget
 goes to the prior as a whole, and a last round in which modes got lost or ran together does not count. Whether a network is
 better than the Gaussian base alone unseen cases say: they stop its training, and decide what part of it is kept.
+
+If the start has several modes, rounds of likelihoods take over (`likelihood_rounds.py`); and where the last round's network
+counts for something, so that a line is not enough, a likelihood is fitted to the same simulations too. A part of the budget
+then finds out which of them, and of the start, is the best for these observations (`never_worse.py`). Likelihoods know nothing
+of embeddings and keep no store, so with these everything is done by scores.
 """
 
 import warnings
@@ -26,17 +31,22 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.method import Method
+from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
+from scorefold.methods.refine.likelihood_rounds import agree, fit_in
 from scorefold.methods.refine.modes import Split, deepest_valley
+from scorefold.methods.refine.never_worse import better, reserved
+from scorefold.methods.refine.plan import SMALLEST_SHARE, check_plan, check_sampler_of
 from scorefold.methods.refine.refined import RefinedPosterior, Round, draw_in_region
 from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, propose, step
 from scorefold.methods.refine.score_summaries import Summaries, summarised
 from scorefold.methods.refine.straight_line import likest, locate
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Refining
+from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction
-from scorefold.simulation.simulate import SMALLEST_BUDGET, simulate
+from scorefold.simulation.simulate import simulate
 from scorefold.simulation.simulations import Simulations, split
 from scorefold.types import single_precision
 
@@ -50,9 +60,8 @@ WIDER, FARTHEST_WIDER = 0.2, 10.0
 own sd than this."""
 WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
-AGREE = 0.2
-"""Posterior sd: rounds whose means and widths differ by less agree."""
-SMALLEST_SHARE = 2 * SMALLEST_BUDGET
+LINE_IS_ENOUGH = 0.3
+"""The share of a network that unseen cases may let pass in a region where a line is."""
 STEPS = 1_000
 """Of training in a round: within a small region the base is nearly the truth."""
 
@@ -66,6 +75,12 @@ class _Job(NamedTuple):
     plan: Refining
     known: list[tuple[Proposal, Simulations]]
     """The simulations that the start was trained on, if they were given."""
+    likelihood: Method
+
+    @property
+    def takes_likelihoods(self) -> bool:
+        """They know nothing of embeddings, and keep no store."""
+        return self.plan.store is None and self.start.method.embedding is None
 
     @property
     def set_size(self) -> int:
@@ -102,13 +117,34 @@ class _Simulated(NamedTuple):
 
 
 def refine(
-    start: ComposedPosterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    start: ComposedPosterior,
+    x: np.ndarray,
+    simulator: Callable[..., Any],
+    sims: Simulations | None,
+    plan: Refining,
+    likelihood: Method,
 ) -> RefinedPosterior:
-    """Rounds that locate the posterior, and a last one that trains where it is; see `Posterior.refine`."""
-    _check(start, plan, sims)
-    size = start.largest_set
-    job = _Job(start, x, simulator, plan, [] if sims is None else [(whole(start.prior.dim), split(sims, size))])
-    at = _Progress(_start(start, x, plan.seed), plan.budget)
+    """Rounds by scores or by likelihoods, and the best of what they made and of the start; see `Posterior.refine`.
+
+    `likelihood` is an NLE, for several modes and where a straight line is not enough.
+    """
+    check_plan(start, plan, sims)
+    check_sampler_of(start, plan)
+    size, calls = start.largest_set, reserved(plan, start.largest_set)
+    known: list[tuple[Proposal, Simulations]] = [] if sims is None else [(whole(start.prior.dim), split(sims, size))]
+    job = _Job(start, x, simulator, plan._replace(budget=plan.budget - calls), known, likelihood)
+    at = _Progress(_start(start, x, plan.seed), job.plan.budget)
+    if at.latest.several_modes and job.takes_likelihoods:
+        tried = [("a likelihood", refined_by_likelihoods(start, x, simulator, [one for _, one in known], job.plan, likelihood))]
+    else:
+        tried = _by_scores(job, at)
+    kept, compared = better(start, tried, x, simulator, calls, plan)
+    return finished(start, tried, kept, compared)
+
+
+def _by_scores(job: _Job, at: _Progress) -> list[tuple[str, RefinedPosterior]]:
+    """Rounds that locate the posterior, and a last one that trains where it is."""
+    plan = job.plan
     while True:
         number = len(at.done) + 1
         last = number == plan.rounds or at.region is not None or at.latest.several_modes or at.left < 2 * job.share
@@ -152,67 +188,41 @@ def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
     return _Progress(latest, left, done, earlier, region if settled else None, stepped)
 
 
-def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) -> RefinedPosterior:
-    """The last round: scores trained on the region's own space, and what they say."""
+def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) -> list[tuple[str, RefinedPosterior]]:
+    """The last round: scores trained on the region's own space and, where a line is not enough, a likelihood."""
     start, plan, own = job.start, job.plan, job.start.method.training
     short = replace(own, steps=min(STEPS, own.steps))
     method = replace(start.method, training=plan.training or (short if made.region.narrow().size else own))
     unseen = pooled(made.fresh, [*at.earlier], made.region, int(numbers[1])) if job.known else made.cases
     summaries: Summaries | None = None
+    cases = made.cases
     if (joined := summarised(unseen, start, made.region)) is not None:
-        made, summaries = made._replace(cases=joined[0]), joined[1]
-    local = method.train([made.cases], [int(numbers[2])], plan.progress)[0]
+        cases, summaries = joined
+    local = method.train([cases], [int(numbers[2])], plan.progress)[0]
+    tried = [("scores", _last_round(job, at, made._replace(cases=cases), local, summaries))]
+    if tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
+        simulated = [one for _, one in (*job.known, *at.earlier)] + [made.fresh]
+        other, _ = fit_in(made.region, simulated, start, job.likelihood, int(numbers[2]), plan.progress)
+        tried.append(("a likelihood", _last_round(job, at, made, other, None)))
+    return tried
+
+
+def _last_round(
+    job: _Job, at: _Progress, made: _Simulated, local: ComposedPosterior | SummedPosterior, summaries: Summaries | None
+) -> RefinedPosterior:
+    """What scores or a likelihood in the region say."""
+    start, plan = job.start, job.plan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)
         seen = summaries.join(job.x) if summaries else job.x
         drawn, fit = draw_in_region(local, seen, DRAWS, (plan.seed, len(at.done) + 1))
-    done = [*at.done, _round(at.latest, drawn.u, fit, made, local.ensemble.correction, locating=False)]
-    return _refined(start, local, summaries, job.x, done, _made(start.made, plan.seed, done))
-
-
-def _made(before: Made | None, seed: int, done: list[Round]) -> Made | None:
-    """Where it comes from: what the start came from, and all rounds."""
-    if before is None:
-        return None
-    budget, failed = (sum(getattr(one, name) for one in done) for name in ("simulations", "failed"))
-    return before._replace(seed=seed, budget=before.budget + budget, failed=before.failed + failed)
-
-
-def _refined(
-    start: ComposedPosterior,
-    local: ComposedPosterior,
-    summaries: Summaries | None,
-    x: np.ndarray,
-    done: list[Round],
-    made: Made | None,
-) -> RefinedPosterior:
-    """The last round, or what there was before if that does not count."""
-    last = done[-1]
-    if not last.counts:
-        warnings.warn(
-            f"the last round {'lost a mode' if last.lost_mode else 'missed the posterior'}: {last}. "
-            + ("The posterior before refinement is kept. " if last.lost_mode else "")
-            + "Refine with more rounds, or a larger budget.",
-            UntrustworthyDraws,
-            stacklevel=4,
-        )
-    agreed = last.counts and last.shift < AGREE and abs(last.widths) < AGREE
-    kept, joined = (start, None) if last.lost_mode else (local, summaries)
-    return RefinedPosterior(start.prior, start.shape, kept, joined, len(x), tuple(done), agreed, made)
-
-
-def _check(start: ComposedPosterior, plan: Refining, sims: Simulations | None) -> None:
-    if plan.budget < plan.rounds * SMALLEST_SHARE:
-        raise ScorefoldError(
-            f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
-            "rounds"
-        )
-    if plan.store is not None:
-        settings.folder(plan.store)
-    if not start.prior.has_density:
-        raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
-    if sims is not None and (not isinstance(sims, Simulations) or sims.prior != start.prior):
-        raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
+    one = _round(at.latest, drawn.u, fit, made, None, locating=False)
+    if isinstance(local, ComposedPosterior):
+        one = _round(at.latest, drawn.u, fit, made, local.ensemble.correction, locating=False)
+    else:
+        one = one._replace(engine="likelihood")
+    done = (*at.done, one)
+    return RefinedPosterior(start.prior, start.shape, local, summaries, len(job.x), done, agree(one), NOT_COMPARED)
 
 
 def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correction: Correction | None, locating: bool) -> Round:
@@ -220,7 +230,7 @@ def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correctio
     shift, widths = moved(state.before, u)
     return Round(
         proposal=made.region,
-        locating=locating,
+        engine="line" if locating else "scores",
         simulations=made.fresh.budget,
         failed=made.fresh.failed,
         cases=len(made.cases.theta),

@@ -14,6 +14,7 @@ import numpy as np
 
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.region import Fit, fit_of
 from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.check import Check
@@ -22,6 +23,7 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.posterior.summed import SummedPosterior
 from scorefold.posterior.trust import Doubts, Trust
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal, Proposal, whole
@@ -33,8 +35,8 @@ class Round(NamedTuple):
     """What one round did."""
 
     proposal: Proposal
-    locating: bool
-    """By a straight line alone, in closed form."""
+    engine: str
+    """ "line", a straight line alone, in closed form; "scores", a network's; or "likelihood", a flow's."""
     simulations: int
     """Simulator calls, failed ones included."""
     failed: int
@@ -59,6 +61,8 @@ class Round(NamedTuple):
 
     def __str__(self) -> str:
         network = f"base with {self.gate:.0%} of the network" if self.gate > 0.005 else "base alone"
+        if self.engine == "likelihood":
+            network = "a likelihood"
         doubt = " missed;" if self.fit.missed else " lost a mode;" if self.lost_mode else ""
         again = f" and {self.reused:,} earlier cases" if self.reused else ""
         return (
@@ -70,10 +74,11 @@ class Round(NamedTuple):
 class Refinement(NamedTuple):
     """How draws were made, and the rounds before."""
 
-    composition: Composition
+    composition: Composition | str
+    """Of scores, or what drew from a likelihood."""
     rounds: tuple[Round, ...]
     simulations: int
-    """Simulator calls of all rounds."""
+    """Simulator calls of all rounds, and of the comparison with the start."""
     agreed: bool
     """The last two rounds agree to 0.2 sd in means and widths."""
     shift: float
@@ -90,7 +95,7 @@ class RefinedPosterior(Posterior):
 
     prior: Prior
     shape: tuple[int, ...]
-    local: ComposedPosterior
+    local: ComposedPosterior | SummedPosterior
     """Of the last round that counts, in its proposal's own space; the start where no round counts."""
     summaries: Summaries | None
     """What it sees of an observation besides the observation."""
@@ -98,6 +103,8 @@ class RefinedPosterior(Posterior):
     """In the data set that it is for."""
     rounds: tuple[Round, ...]
     agreed: bool
+    compared: Compared
+    """With the start, and with what else was tried."""
     made: Made | None = None
 
     kind: ClassVar[str] = "refined"
@@ -109,7 +116,7 @@ class RefinedPosterior(Posterior):
         return self.local.method
 
     @property
-    def history(self) -> History:  # type: ignore[override]
+    def history(self) -> History | None:  # type: ignore[override]
         """How its training went."""
         return self.local.history
 
@@ -129,7 +136,7 @@ class RefinedPosterior(Posterior):
     def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "RefinedPosterior":
         """As `Posterior.using` says."""
         local = self.local.using(rule=rule, sampler=sampler)
-        assert isinstance(local, ComposedPosterior)
+        assert isinstance(local, ComposedPosterior | SummedPosterior)
         return replace(self, local=local)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
@@ -145,12 +152,10 @@ class RefinedPosterior(Posterior):
                 UntrustworthyDraws,
                 stacklevel=4,
             )
-            assert isinstance(drawn.info, Info)
-            drawn = drawn._replace(info=drawn.info._replace(converged=jnp.array(False)))
-        refinement = Refinement(
-            drawn.how, self.rounds, sum(one.simulations for one in self.rounds), self.agreed, last.shift,
-            float(np.exp(last.widths)), fit,
-        )  # fmt: skip
+            info: Any = drawn.info
+            drawn = drawn._replace(info=info._replace(converged=jnp.array(False) if isinstance(info, Info) else False))
+        spent = sum(one.simulations for one in self.rounds) + self.compared.simulations
+        refinement = Refinement(drawn.how, self.rounds, spent, self.agreed, last.shift, float(np.exp(last.widths)), fit)
         return drawn._replace(how=refinement)
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
@@ -160,9 +165,11 @@ class RefinedPosterior(Posterior):
 
     def corrected(self, check: Check) -> "RefinedPosterior":
         """As `Posterior.corrected` says."""
-        return replace(self, local=self.local.corrected(check))
+        local = self.local.corrected(check)
+        assert isinstance(local, ComposedPosterior)
+        return replace(self, local=local)
 
-    def _checkable(self, x: np.ndarray) -> tuple[ComposedPosterior, np.ndarray]:
+    def _checkable(self, x: np.ndarray) -> tuple[ComposedPosterior | SummedPosterior, np.ndarray]:
         return self.local, x if self.summaries is None else self.summaries.join(x)
 
     def _own_space(self, u: np.ndarray) -> np.ndarray:
@@ -188,11 +195,15 @@ class RefinedPosterior(Posterior):
         rounds = [(f"round {i}", f"{one}") for i, one in enumerate(self.rounds, 1)]
         valid = f"for one data set of n = {self.n} and its neighbourhood, not for any other"
         agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
-        return [("valid", valid), *Posterior.facts(self), *rounds, ("rounds", agreed)]
+        return [("valid", valid), *Posterior.facts(self), *rounds, ("rounds", agreed), ("compared", f"{self.compared}")]
 
 
 def draw_in_region(
-    local: ComposedPosterior, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS
+    local: ComposedPosterior | SummedPosterior,
+    x: np.ndarray,
+    draws: int,
+    seed: tuple[int, int],
+    options: Options = AS_THE_METHOD_SAYS,
 ) -> tuple[Drawn, Fit]:
     """Draws of u, and how they lie in the region."""
     proposal = local.prior.proposal or whole(local.prior.dim)
@@ -200,8 +211,13 @@ def draw_in_region(
     return drawn._replace(u=proposal.from_w(drawn.u)), fit_of(drawn.u, proposal)
 
 
-def _for_region(local: ComposedPosterior, options: Options) -> Options:
+def _for_region(local: ComposedPosterior | SummedPosterior, options: Options) -> Options:
     """The options, with a sampler that a tilted score can be followed by."""
+    if isinstance(local, SummedPosterior):
+        for word in ("rule", "set_size"):
+            if getattr(options, word) is not None:
+                raise ScorefoldError(f"expected no {word} for a posterior that was refined by a likelihood; leave it out")
+        return options
     if not isinstance(local.prior.proposal, GaussianProposal):
         return options
     sampler = options.sampler or local.method.sampler or "self-tuned"  # also for one set, which could else be reversed

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from scorefold import settings
+from scorefold.disk.trouble import storage_error
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
@@ -37,6 +38,8 @@ KINDS: dict[str, type] = {
 }
 X_NAMES = "x_names"
 """Names of outcomes are there if they were given. They are labels: the same simulations may be continued without them."""
+OWN = ("tmp", "lock")
+"""What a store may hold before it has a description."""
 INPUTS = "inputs"
 """Names and SHA-256 of known inputs are there if there are some."""
 IDENTITY = tuple(key for key in KINDS if key != "scorefold")
@@ -72,7 +75,9 @@ def read(path: Path) -> dict[str, Any]:
         about = json.loads((path / "description.json").read_text())
     except FileNotFoundError:
         raise ScorefoldError(f"expected a store at {path}; found no description.json there") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise storage_error(error, f"read {path / 'description.json'}") from error
+    except (ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
     wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
     wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES, INPUTS}) or (["schema"] if about["schema"] != SCHEMA else [])
@@ -105,8 +110,8 @@ def refuse_other(path: Path) -> None:
     try:
         there = os.listdir(path) if path.exists() else []
     except OSError as error:
-        raise ScorefoldError(f"expected a store or an empty folder at {path}; got {error.strerror or error}") from error
-    if "description.json" not in there and any(name != "tmp" and not name.startswith("prior-") for name in there):
+        raise storage_error(error, f"find a store or an empty folder at {path}") from error
+    if "description.json" not in there and any(name not in OWN and not name.startswith("prior-") for name in there):
         raise ScorefoldError(f"expected a store or an empty folder at {path}; got a folder with other files. Name another one.")
 
 
@@ -155,6 +160,10 @@ def _line(what: str, there: str, here: str) -> str:
     return f"  {what}\n    in the store: {there:.500}\n    now:          {here:.500}"
 
 
+def _simulator_words(one: Mapping[str, Any]) -> str:
+    return f"{one.get('name')} ({one.get('of', 'code')} {str(one.get('sha256'))[:12]}…)"
+
+
 def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """An error that shows how a store differs from what is to be simulated, if it does."""
     lines = []
@@ -165,8 +174,8 @@ def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[st
     for key in IDENTITY:
         there, here = about[key], expected.get(key, about[key])
         if key == "simulator":
-            same = there.get("sha256") == here.get("sha256")
-            there, here = (f"{one.get('name')} (code {str(one.get('sha256'))[:12]}…)" for one in (there, here))
+            same = same_simulator(about, expected)
+            there, here = (_simulator_words(one) for one in (there, here))
         elif key == "prior":
             lines += prior_difference(there, here)
             continue
@@ -176,12 +185,17 @@ def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[st
         if not same:
             lines.append(_line(key, there, here))
     if lines:
-        raise ScorefoldError(
-            "\n".join(
-                [
-                    f"expected to continue the store {path} with what it was begun with; got something else:",
-                    *lines,
-                    "Use another folder, or the prior, simulator and seed of before.",
-                ]
+        first = f"expected to continue the store {path} with what it was begun with; got something else:"
+        last = ["Use another folder, or the prior, simulator and seed of before."]
+        if not same_simulator(about, expected):
+            last.append(
+                f"If both simulators compute the same, sf.Store.open({str(path)!r}).accept(simulator), or `scorefold store "
+                "accept`, lets this one continue."
             )
-        )
+        raise ScorefoldError("\n".join([first, *lines, *last]))
+
+
+def same_simulator(about: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether two descriptions are about one simulator, as far as can be seen."""
+    there, here = about["simulator"], expected.get("simulator", about["simulator"])
+    return bool(there.get("sha256") == here.get("sha256"))

@@ -6,13 +6,16 @@ store's description.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scorefold.disk import durable
+from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.outcome import STATUS
 from scorefold.simulation.store.store import Store
@@ -36,7 +39,7 @@ def to_parquet(store: Store, path: Path) -> None:
         ],
         metadata={"scorefold": json.dumps(store.about), "shape": json.dumps(list(store.shape))},
     )
-    with parquet.ParquetWriter(path, schema) as writer:
+    with _written(path) as part_path, parquet.ParquetWriter(part_path, schema) as writer:
         for start, part in store.read():
             stop = start + len(part["status"])
             columns = [
@@ -55,7 +58,11 @@ def to_zarr(store: Store, path: Path) -> None:
     """One group; simulations that are missing have the status 255."""
     zarr = _needs("zarr")
     _refuse_existing(store, path)
-    group = zarr.open_group(path, mode="w-")
+    with _written(path) as part_path:
+        _fill(zarr.open_group(part_path, mode="w-"), store)
+
+
+def _fill(group: Any, store: Store) -> None:
     group.attrs.update({"scorefold": store.about, "status": list(STATUS)})
     stop = store.stop()
     kinds = {"theta": (np.float64, (store.prior.dim,)), "x": (np.float32, store.shape), "case": (np.int64, ())}
@@ -69,6 +76,13 @@ def to_zarr(store: Store, path: Path) -> None:
         stop = start + len(part["status"])
         for key, value in {**part, "seconds": store.runtimes(start, stop)}.items():
             arrays[key][start:stop] = value
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """Where to write an export, which gets its name when it is whole."""
+    with told(f"write the export {path}", "Nothing is half-written."), durable.replacing(path) as part:
+        yield part
 
 
 EXPORTS: dict[str, Callable[[Store, Path], None]] = {"parquet": to_parquet, "zarr": to_zarr}

@@ -1,12 +1,16 @@
 """A store as the place for the simulations of a run: what is there is refused or continued, what is new is kept at once."""
 
+import warnings
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scorefold.disk import locks
+from scorefold.errors import FolderVanished, NoPermission, ReadOnly, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.columns import joined_names
@@ -34,6 +38,7 @@ class StoreFilling:
         self.inputs = inputs
         self.shape: tuple[int, ...] | None = None
         self._store: Store | None = None
+        self._lock, self._waited, self._added = ExitStack(), False, False
         self._status = np.zeros(0, np.uint8)
         description.refuse_other(path)
         self._about(())
@@ -54,6 +59,23 @@ class StoreFilling:
         """Observations have this shape: open the store, or make it."""
         joined_names(self.x_names, () if self.inputs is None else self.inputs.names, shape)
         self.shape, self._store = shape, Store.create(self.path, self.prior, self._about(shape))
+        if self.missing():
+            self._lock.enter_context(locks.alone(self.path / "lock", self._wait))
+        if self._waited:
+            self.store.scan()
+
+    def _wait(self) -> None:
+        """Another process fills the store."""
+        self._waited = True
+        warnings.warn(
+            f"another process is filling the store {self.path}. This one waits for it, and then makes what is still missing.",
+            ScorefoldWarning,
+            stacklevel=2,
+        )
+
+    def close(self) -> None:
+        """Let others fill the store."""
+        self._lock.close()
 
     @property
     def store(self) -> Store:
@@ -67,13 +89,17 @@ class StoreFilling:
 
     def add(self, block: Block) -> None:
         """Keep a block."""
+        self._added = True
         start, stop = block.start, block.start + len(block.status)
         self.store.add(block, self.calls.rows(start, stop), self.calls.case[start:stop])
 
     def finish(self) -> None:
         """The last look: what other writers have left, merged and swept."""
-        self.store.finish(self.calls.budget)
+        with suppress(*(() if self._added else (ReadOnly, NoPermission))):  # a finished store may be one that is only read
+            self.store.finish(self.calls.budget)
         self._status = self.store.statuses(self.calls.budget)
+        if len(self._status) != self.calls.budget:
+            raise FolderVanished(f"expected {self.calls.budget:,} simulations in {self.path}; some are gone. Who removed them?")
 
     def statuses(self) -> np.ndarray:
         """(calls,) what became of each, after `finish`."""

@@ -6,7 +6,7 @@ from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.columns import joined_names
 from scorefold.simulation.outcome import MISSING, Block
-from scorefold.simulation.simulations import IN_RAM, Simulations, gather
+from scorefold.simulation.simulations import IN_RAM, Simulations, gather, pieces
 
 
 class Memory:
@@ -39,12 +39,19 @@ class Memory:
     def finish(self) -> None:
         """Nothing is left to do."""
 
+    def close(self) -> None:
+        """Nobody waits for it."""
+
     def statuses(self) -> np.ndarray:
         """(calls,) what became of each, MISSING where it has not been made."""
         return self._status
 
     def simulations(self) -> Simulations:
-        """The training cases of which all calls have been made, if the parameters are draws from a prior."""
+        """The training cases of which all calls have been made, if the parameters are draws from a prior; asked for once."""
         assert self.prior is not None
-        blocks, names = [(0, self.x)], (self.x_names, self.input_names)
-        return gather(self.prior, self.calls, self._status, blocks, self.shape or (), IN_RAM, *names)
+        blocks, names = ((rows.start, self.x[rows]) for rows in pieces(self.x)), (self.x_names, self.input_names)
+        return gather(self.prior, self.calls, self._status, blocks, self.shape or (), self._sets, *names)
+
+    def _sets(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Where cases go: sets of one observation over the simulations themselves, which close ranks, without a copy."""
+        return self.x[: shape[0]].reshape(shape) if self.calls.set_size == 1 else IN_RAM(shape)

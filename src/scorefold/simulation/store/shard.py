@@ -2,6 +2,10 @@
 
 Equal simulations make equal bytes, and the name holds their hash. FIRST is also in the file's header, so that the hash
 covers it.
+
+A file is *damaged* where it is not what was written: its length, its hash or its form is wrong. One that is whole, but holds
+other parameters or shapes than the description of the store says, *disagrees*: then the description was changed, or the file
+belongs to another store.
 """
 
 import hashlib
@@ -20,6 +24,10 @@ from scorefold.errors import ScorefoldError
 from scorefold.simulation.outcome import OK, STATUS, rounded
 
 NAME = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{64})\.safetensors")
+
+
+class Disagrees(ScorefoldError):
+    """A shard is whole, and not what the store says that it is about."""
 
 
 class Shard(NamedTuple):
@@ -58,15 +66,23 @@ def encode(start: int, part: Mapping[str, np.ndarray], dim: int, shape: tuple[in
     return Shard(start, start + rows, hashlib.sha256(content).hexdigest()), content
 
 
-def check(path: Path, rows: int, dim: int, shape: tuple[int, ...]) -> Shard:
-    """The shard in this file, or an error that says what is wrong with it."""
+class Checked(NamedTuple):
+    """A shard that is whole, with what it says of its simulations."""
+
+    shard: Shard
+    theta: np.ndarray
+    case: np.ndarray
+
+
+def check(path: Path, rows: int, dim: int, shape: tuple[int, ...]) -> Checked:
+    """The shard in this file, or an error that says what is wrong with it; `Disagrees` if it is whole all the same."""
     match = NAME.fullmatch(path.name)
     if not match:
         raise ScorefoldError("its name is not a shard's")
     start, stop = int(match[1]), int(match[2])
     if not stat.S_ISREG(path.lstat().st_mode):
         raise ScorefoldError("it is not a plain file")
-    if not 0 <= start < stop <= (start // rows + 1) * rows:
+    if not 0 <= start < stop:
         raise ScorefoldError(f"it cannot hold simulations {start} to {stop}")
     content = path.read_bytes()
     length, first = _header(content)
@@ -82,12 +98,18 @@ def check(path: Path, rows: int, dim: int, shape: tuple[int, ...]) -> Shard:
         raise ScorefoldError(f"it is not a safetensors file ({error})") from error
     wanted = layout(stop - start, dim, shape)
     got = {key: (value.dtype, value.shape) for key, value in part.items()}
-    if got != wanted:
+    if {key: (kind, axes[:1]) for key, (kind, axes) in got.items()} != {
+        key: (kind, axes[:1]) for key, (kind, axes) in wanted.items()
+    }:
         raise ScorefoldError(f"it should hold {wanted} and holds {got}")
+    if got != wanted:
+        raise Disagrees(f"it should hold {wanted} and holds {got}")
+    if stop > (start // rows + 1) * rows:
+        raise Disagrees(f"it holds simulations {start} to {stop}, across a multiple of {rows}")
     ok = part["status"] == OK
     if part["status"].max() >= len(STATUS) or not rounded(part["x"])[1][ok].all():
         raise ScorefoldError("it holds statuses or observations that cannot be")
-    return Shard(start, stop, sha256)
+    return Checked(Shard(start, stop, sha256), part["theta"], part["case"])
 
 
 def _header(content: bytes) -> tuple[int, str | None]:

@@ -12,16 +12,21 @@ A shard is never changed. What comes in is written at once as a small shard (`di
 finished store is the same, byte for byte, whoever wrote it in whatever order. Runtimes are the exception, as no clock repeats
 itself; hence they are kept apart. The budget is not part of the description: a larger one continues the store.
 
-Names carry the range and the SHA-256 of the content. Opening checks names, lengths, hashes and contents, and moves what does
-not agree to quarantine/; those simulations are then missing and made again. Two writers may do work twice, but cannot harm:
-equal content has an equal name, and a shard is only removed once a longer one (or, of equal length, one first in the alphabet)
-holds its range.
+Names carry the range and the SHA-256 of the content. Opening checks names, lengths, hashes and contents, and moves what is
+damaged to quarantine/; those simulations are then missing and made again. Files that are whole but hold other parameters or
+shapes than the description says are an error, and nothing is moved: the description was changed. Opening for reading needs no
+right to write.
+
+The process that fills a store holds `lock`; others that want to fill it wait, and then make what is still missing. Where a
+file system has no locks, two writers may do work twice, but cannot harm: equal content has an equal name, and a shard is only
+removed once a longer one (or, of equal length, one first in the alphabet) holds its range.
 """
 
 import contextlib
 import itertools
 import os
 import secrets
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,18 +38,23 @@ from safetensors import SafetensorError
 
 from scorefold import settings
 from scorefold.disk import durable
-from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.disk.trouble import told
+from scorefold.errors import FolderVanished, ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
 from scorefold.simulation.calls import Calls, plan
 from scorefold.simulation.outcome import STATUS, Block
 from scorefold.simulation.simulations import IN_MEMORY, Simulations, gather
-from scorefold.simulation.store import description, shard
+from scorefold.simulation.store import agreement, description, shard
+from scorefold.simulation.store.agreement import Derived
+from scorefold.simulation.store.fingerprint import fingerprint
 from scorefold.simulation.store.runtimes import Runtimes
-from scorefold.simulation.store.shard import Shard
+from scorefold.simulation.store.shard import Disagrees, Shard
 
 SMALL_SHARDS = 256
 """So many small shards of one range are merged before it is complete."""
+ATTEMPTS = 5
+"""To read a range whose files another process replaces meanwhile."""
 
 
 class Store:
@@ -53,7 +63,8 @@ class Store:
     Use it to get at simulations without the script that made them. `simulations()` are the training cases, `counts()` says
     how many have which status, `missing(stop)` which are not there, `runtimes(start, stop)` how long they took, and `read()`
     goes through them as they lie on the disk. `prior`, `shape` (of an observation) and `about` (the description) are plain
-    attributes. Opening checks every file; damaged ones are moved to quarantine/ with a ScorefoldWarning.
+    attributes. Opening checks every file; damaged ones are moved to quarantine/ with a ScorefoldWarning. A store that can only
+    be read is opened all the same. `accept(simulator)` lets a store be continued by a simulator that only looks different.
 
     Example:
         >>> import tempfile, scipy.stats, scorefold as sf
@@ -77,7 +88,8 @@ class Store:
         self.quarantined: list[str] = []
         self._runtimes = Runtimes(path / "runtimes")
         self._shards: dict[int, list[Shard]] = {}
-        self.scan()
+        with told(f"read the store {path}"):
+            self.scan()
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
@@ -89,7 +101,10 @@ class Store:
         """A store with this description: a new one, or the one that is there if it is about the same."""
         path = settings.folder(path)
         description.refuse_other(path)
+        if cls.exists(path):
+            return cls.open(path, about)
         with _writing(path):
+            durable.make(path)
             if draws := prior_files.arrays(prior):
                 durable.write_once(_draws_file(path, about), safetensors.numpy.save(draws), path / "tmp")
             durable.write_once(path / "description.json", description.text(about).encode(), path / "tmp")
@@ -110,21 +125,38 @@ class Store:
                 raise ScorefoldError(f"expected the prior's draws in {_draws_file(path, about)}; got {error}") from error
         return cls(path, about, prior_files.restore(about["prior"], arrays))
 
+    def accept(self, simulator: Any) -> None:
+        """Let this simulator continue the store: you vouch that it computes the same as the one that began it.
+
+        For code that was moved, renamed inside or written otherwise without a change of what it returns. The description is
+        written anew, and names it from now on.
+        """
+        about = {**self.about, "simulator": fingerprint(simulator)}
+        with _writing(self.path):
+            durable.replace(self.path / "description.json", description.text(about).encode())
+        self.about = about
+
     # What is there
 
     def scan(self) -> None:
         """Look at the folder anew: check files not seen before, quarantine bad ones, remove what longer shards hold."""
+        if not self.exists(self.path):
+            raise FolderVanished(f"expected the store {self.path}, which was there before; it is gone. Was it removed?")
         known = {one.name: one for one in self._all()}
         durable.sweep(self.path / "tmp")
-        found, bad = [], {}
+        found, bad, other = [], {}, {}
+        derived = Derived(self.prior, self.about["set_size"], self.about["seed"])
         folder = self.path / "shards"
         for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
             try:
-                found.append(known[name] if name in known else self._check(folder / name))
+                found.append(known[name] if name in known else self._check(folder / name, derived))
             except FileNotFoundError:
                 continue  # another writer has merged it
+            except Disagrees as error:
+                other[name] = str(error)
             except ScorefoldError as error:
                 bad[name] = str(error)
+        agreement.refuse(self.path, other, len(found))
         self._quarantine(bad)
         self._shards = {}
         for one in found:
@@ -135,21 +167,28 @@ class Store:
     def _all(self) -> list[Shard]:
         return [one for number in sorted(self._shards) for one in sorted(self._shards[number])]
 
-    def _check(self, path: Path) -> Shard:
-        return shard.check(path, self.rows, self.prior.dim, self.shape)
+    def _check(self, path: Path, derived: Derived) -> Shard:
+        found = shard.check(path, self.rows, self.prior.dim, self.shape)
+        derived.compare(found)
+        return found.shard
 
     def _quarantine(self, bad: dict[str, str]) -> None:
         if not bad:
             return
-        folder = self.path / "quarantine"
-        folder.mkdir(exist_ok=True)
+        folder, moved = self.path / "quarantine", True
         for name in bad:
-            with contextlib.suppress(FileNotFoundError):  # another process was quicker
+            try:
+                folder.mkdir(exist_ok=True)
                 os.replace(self.path / "shards" / name, folder / f"{name}.{secrets.token_hex(4)}")
+            except FileNotFoundError:
+                continue  # another process was quicker
+            except OSError:
+                moved = False
         self.quarantined += bad
         first, why = next(iter(bad.items()))
+        done = f"were moved to {folder}" if moved else "are passed over, as nothing can be moved there"
         warnings.warn(
-            f"{len(bad):,} of the files in {self.path / 'shards'} are damaged and were moved to {folder}: {first}: {why}"
+            f"{len(bad):,} of the files in {self.path / 'shards'} are damaged and {done}: {first}: {why}"
             f"{'; and others' if len(bad) > 1 else ''}. What they held counts as missing; simulate again to make up for it.",
             ScorefoldWarning,
             stacklevel=2,
@@ -193,7 +232,7 @@ class Store:
                     yield start, {key: value[:keep] for key, value in part.items()}
 
     def _read_range(self, number: int) -> list[tuple[int, dict[str, np.ndarray]]]:
-        for attempt in range(5):
+        for _ in range(ATTEMPTS):
             try:
                 parts = []
                 for start, stop, one in self._pieces(number):
@@ -202,10 +241,10 @@ class Store:
                     parts.append((start, {key: value[cut] for key, value in content.items()}))
                 return parts
             except FileNotFoundError:  # another writer has merged it
-                if attempt == 4:
-                    raise
                 self.scan()
-        raise AssertionError
+        raise FolderVanished(
+            f"expected to read the store {self.path}; its files vanish while they are read. Is somebody removing them?"
+        )
 
     # What comes in
 
@@ -269,7 +308,8 @@ class Store:
         kept: list[Shard] = []
         for one in sorted(self._shards[number], key=lambda one: one.rank):
             if any(other.start <= one.start and one.stop <= other.stop for other in kept):
-                (self.path / "shards" / one.name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # where nothing can be removed it does no harm
+                    (self.path / "shards" / one.name).unlink(missing_ok=True)
             else:
                 kept.append(one)
         self._shards[number] = kept
@@ -315,28 +355,35 @@ class Store:
                 return np.zeros(shape, np.float32)
             return self._mapped(shape)
 
-        blocks = ((start, part["x"]) for start, part in self.read(calls.budget))
-        return gather(self.prior, calls, status, blocks, self.shape, allocate, self.x_names, self.input_names)
+        blocks, names = self._observations(calls.budget), (self.x_names, self.input_names)
+        return gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
+
+    def _observations(self, stop: int) -> Iterator[tuple[int, np.ndarray]]:
+        """x of the first `stop` simulations, in order and without a gap."""
+        at = 0
+        for start, part in self.read(stop):
+            if start == at:
+                yield start, part["x"]
+            at = start + len(part["x"]) if start == at else -1
+        if at != stop:
+            raise FolderVanished(
+                f"expected {stop:,} simulations in the store {self.path}; some are no longer there. Were files removed?"
+            )
 
     def _mapped(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array of zeros in a file beside the shards that has no name any more, and ends when nobody maps it."""
-        (self.path / "tmp").mkdir(exist_ok=True)
-        path = self.path / "tmp" / secrets.token_hex(16)
-        array = np.memmap(path, np.float32, "w+", shape=shape)
-        path.unlink(missing_ok=True)
-        return array
+        size, tmp = 4 * int(np.prod(shape)), self.path / "tmp"
+        beside = tmp if os.access(tmp, os.W_OK) else None  # a store that can only be read
+        with told(f"map {size:,} bytes of simulations from the disk"), tempfile.TemporaryFile(dir=beside) as file:
+            if hasattr(os, "posix_fallocate"):  # else a full disk would be noticed as a crash, when a page is written
+                os.posix_fallocate(file.fileno(), 0, max(1, size))
+            return np.memmap(file, np.float32, "w+", shape=shape)
 
 
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> contextlib.AbstractContextManager[None]:
     """What the disk says, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise ScorefoldError(
-            f"expected to write to the store {path}; got {error.strerror or error}. What was finished is kept; once it can be "
-            "written to, run the same simulation again to continue."
-        ) from error
+    then = "What was finished is kept; once it can be written to, run the same simulation again to continue."
+    return told(f"write to the store {path}", then)
 
 
 def _draws_file(path: Path, about: Mapping[str, Any]) -> Path:

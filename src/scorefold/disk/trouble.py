@@ -1,0 +1,34 @@
+"""What an operating system says of a disk, as one typed error for each kind of trouble."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scorefold.errors import DiskFull, FolderVanished, NoPermission, ReadOnly, StorageError
+
+KINDS: dict[int, tuple[type[StorageError], str]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (DiskFull, "Make room there, or name another folder.")),
+    errno.EROFS: (ReadOnly, "It can only be read: name another folder."),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), (NoPermission, "Name a folder of your own, or have its rights changed.")),
+    **dict.fromkeys(
+        (errno.ENOENT, errno.ESTALE, errno.ENODEV),
+        (FolderVanished, "Look whether it was removed, or its disk taken away."),
+    ),
+}
+"""By what the system says: the error, and what to do."""
+
+
+def storage_error(error: OSError, task: str, then: str = "") -> StorageError:
+    """The typed error; `task` says what was tried ("write to X"), `then` what holds now."""
+    kind, advice = KINDS.get(error.errno or 0, (StorageError, ""))
+    said = f"expected to {task}; got {error.strerror or error}"
+    return kind(" ".join(part for part in (f"{said}.", then, advice) if part))
+
+
+@contextmanager
+def told(task: str, then: str = "") -> Iterator[None]:
+    """Whatever the system says inside becomes a typed error."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, task, then) from error

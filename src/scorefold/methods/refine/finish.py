@@ -1,0 +1,63 @@
+"""From what refinement tried to the posterior that it returns."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from scorefold.errors import ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods.method import Method
+from scorefold.methods.refine.likelihood_rounds import likelihood_rounds
+from scorefold.methods.refine.never_worse import Compared
+from scorefold.methods.refine.refined import RefinedPosterior, Round
+from scorefold.posterior.composed import ComposedPosterior
+from scorefold.posterior.made import Made
+from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.summed import SummedPosterior
+from scorefold.simulation.simulations import Simulations
+
+NOT_COMPARED = Compared(0, (), "")
+
+
+def refined_by_likelihoods(
+    start: Posterior, x: np.ndarray, simulator: Callable[..., Any], known: Sequence[Simulations], plan: Refining, method: Method
+) -> RefinedPosterior:
+    """What rounds of likelihoods made."""
+    made = likelihood_rounds(start, x, simulator, known, plan, method)
+    return RefinedPosterior(start.prior, start.shape, made.local, None, len(x), made.rounds, made.agreed, NOT_COMPARED)
+
+
+def finished(
+    start: ComposedPosterior | SummedPosterior,
+    tried: Sequence[tuple[str, RefinedPosterior]],
+    kept: Posterior,
+    compared: Compared,
+) -> RefinedPosterior:
+    """The one that is kept, with all that was spent; the start itself stands in it where that was better."""
+    first = tried[0][1]
+    chosen = kept if isinstance(kept, RefinedPosterior) else replace(first, local=start, summaries=None)
+    last = chosen.rounds[-1]
+    if kept is start:
+        warnings.warn(f"refining made it no better: {compared}.", ScorefoldWarning, stacklevel=4)
+    elif last.lost_mode:
+        _say(last, "lost a mode", "The posterior before refinement is kept. ")
+        chosen = replace(chosen, local=start, summaries=None)
+    elif last.fit.missed:
+        _say(last, "missed the posterior", "")
+    return replace(chosen, compared=compared, made=_made(start.made, chosen.rounds, compared))
+
+
+def _say(last: Round, what: str, kept: str) -> None:
+    warnings.warn(
+        f"the last round {what}: {last}. {kept}Refine with more rounds, or a larger budget.", UntrustworthyDraws, stacklevel=5
+    )
+
+
+def _made(before: Made | None, done: Sequence[Round], compared: Compared) -> Made | None:
+    """Where it comes from: what the start came from, all rounds and the comparison."""
+    if before is None:
+        return None
+    budget, failed = (sum(getattr(one, name) for one in done) for name in ("simulations", "failed"))
+    return before._replace(budget=before.budget + budget + compared.simulations, failed=before.failed + failed)

@@ -1,0 +1,160 @@
+"""Rounds of likelihoods: refinement where the posterior has several modes, and for a start by NLE.
+
+A likelihood q(x|u) is that of the simulator wherever u came from, so simulations of any proposal are fair cases for it. Each
+round simulates at the latest draws, every one moved by what draws near it differ by, so that every mode gets simulations in
+proportion; fits q to all simulations so far that lie in a frame around these draws; and draws by tempered clouds, which
+weigh the modes (`sample/tempered.py`).
+
+The frame is a Gaussian proposal u = m + A w around the draws, and q is learned as a function of w, which is of order one
+however narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`). Where that is the
+truth, as within a small region it nearly is, the flow stays where it begins. The tilt from N(0, I) in w to the prior counts
+like one more observation (`compose/from_proposal.py`). Rounds end when two of them agree.
+
+Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods.method import Method
+from scorefold.methods.refine.refined import Round
+from scorefold.methods.refine.region import fit_of, moved, propose
+from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.summed import SummedPosterior
+from scorefold.prior import Prior
+from scorefold.prior.proposal import Proposal
+from scorefold.simulation.replicate import replicate
+from scorefold.simulation.simulations import Simulations, split
+from scorefold.types import single_precision
+
+DRAWS = 1_000
+MOST_ROUNDS = 3
+"""Each trains anew."""
+NEAR, SPREAD = 0.1, 2.0
+"""The share of the draws that are near one of them, and how many times their differences it is moved by."""
+FARTHEST = 5.0
+"""Prior sd: no simulation is farther."""
+FRAME, EDGE = 4.0, 4.0
+"""The frame's covariance over the draws', and how far out in it cases count, in sd along every axis."""
+AGREE = 0.2
+"""Posterior sd: rounds whose means and widths differ by less agree."""
+
+
+class Likelihoods(NamedTuple):
+    """What rounds of likelihoods made."""
+
+    local: SummedPosterior
+    """The last round's, in its frame."""
+    rounds: tuple[Round, ...]
+    agreed: bool
+
+
+def likelihood_rounds(
+    start: Posterior, x: np.ndarray, simulator: Callable[..., Any], known: Sequence[Simulations], plan: Refining, method: Method
+) -> Likelihoods:
+    """Spend the plan's budget in rounds; `known` are simulations that there are already, `method` an NLE."""
+    rounds, left, simulated = min(plan.rounds, MOST_ROUNDS), plan.budget, [split(one, 1) for one in known]
+    before = drawn_by(start, x, (plan.seed, 0))
+    done: list[Round] = []
+    while len(done) < rounds:
+        seeds = np.random.SeedSequence([plan.seed, 101, len(done)]).generate_state(2)
+        calls = left // (rounds - len(done))
+        fresh = _simulated(start, spread(before, calls, int(seeds[0])), x, simulator, int(seeds[0]), plan)
+        simulated.append(fresh)
+        left -= calls
+        frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
+        local, cases = fit_in(frame, simulated, start, method, int(seeds[1]), plan.progress)
+        w = drawn_by(local, x, (plan.seed, len(done) + 1))
+        after = frame.from_w(w)
+        done.append(_round(frame, fresh, cases, w, moved(before, after)))
+        before = after
+        if len(done) > 1 and agree(done[-1]):
+            break
+    return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]))
+
+
+def agree(one: Round) -> bool:
+    """With the draws before."""
+    return one.counts and one.shift < AGREE and abs(one.widths) < AGREE
+
+
+def fit_in(
+    frame: Proposal, simulated: Sequence[Simulations], start: Posterior, method: Method, seed: int, progress: bool
+) -> tuple[SummedPosterior, int]:
+    """A likelihood of w from all simulations in a frame, and how many there are."""
+    cases = _in_frame(_together(simulated), frame, start.prior)
+    with single_precision():
+        local = method.train([cases], [seed], progress)[0]
+    assert isinstance(local, SummedPosterior)
+    return local, len(cases.theta)
+
+
+def spread(u: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Where to simulate: draws (draws, dim) picked at random, each moved by what two of the draws near it differ by."""
+    rng = np.random.default_rng(seed)
+    white = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
+    some = max(2, int(NEAR * len(u)))
+    near = np.argpartition(cdist(white, white), some, axis=1)[:, :some]
+    picked = rng.integers(len(u), size=count)
+    pairs = near[picked[:, None], rng.integers(some, size=(count, 2))]
+    off = (u[pairs[:, 0]] - u[pairs[:, 1]]) / np.sqrt(2)
+    there: np.ndarray = np.clip(u[picked] + SPREAD * off, -FARTHEST, FARTHEST)
+    return there
+
+
+def drawn_by(posterior: Posterior, x: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
+    """Draws in the posterior's own space; of its N(0, I) where there are none to be used."""
+    with warnings.catch_warnings(), single_precision():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
+        try:
+            drawn = posterior.draw(x, DRAWS, seed)
+            if not drawn.info.diverged:
+                return drawn.u
+        except ScorefoldError:
+            pass
+    return np.random.default_rng(seed).standard_normal((DRAWS, posterior.prior.dim))
+
+
+def _simulated(
+    start: Posterior, u: np.ndarray, x: np.ndarray, simulator: Callable[..., Any], seed: int, plan: Refining
+) -> Simulations:
+    """One observation at each u, with the inputs of those observed in turn."""
+    theta, inputs = start.prior.from_normal(u), start.inputs_of(x)
+    if inputs is not None:
+        inputs = np.resize(np.random.default_rng(seed).permutation(inputs), (len(u), 1, inputs.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScorefoldWarning)  # failures are counted
+        made = replicate(theta, simulator, 1, seed, plan.workers, plan.progress, inputs).astype(np.float32)
+    good = np.isfinite(made.reshape(len(made), -1)).all(axis=1)
+    theta, made = theta[good], made[good]
+    ones, origin, failed = np.ones(len(made), np.int64), np.arange(len(made)), len(u) - len(made)
+    fields = start.prior, theta, made, ones, 1, len(u), failed, seed, origin, (), None, start.x_names, start.input_names
+    return Simulations._make(fields)
+
+
+def _together(parts: Sequence[Simulations]) -> Simulations:
+    """All of them as one, cases of one parameter draw still together."""
+    starts = np.cumsum([0, *(int(part.origin.max()) + 1 for part in parts[:-1])])
+    origin = np.concatenate([part.origin + start for part, start in zip(parts, starts, strict=True)])
+    theta, x, sizes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes"))
+    return parts[-1]._replace(theta=theta, x=x, sizes=sizes, origin=origin, budget=len(theta), failed=0, calls=None)
+
+
+def _in_frame(sims: Simulations, frame: Proposal, prior: Prior) -> Simulations:
+    """The cases that lie in it, as if they were from it."""
+    inside = (np.abs(frame.to_w(prior.to_normal(sims.theta))) < EDGE).all(axis=1)
+    theta, x, sizes, origin = (getattr(sims, name)[inside] for name in ("theta", "x", "sizes", "origin"))
+    return sims._replace(prior=prior.proposing(frame), theta=theta, x=x, sizes=sizes, origin=origin)
+
+
+def _round(frame: Proposal, fresh: Simulations, cases: int, w: np.ndarray, change: tuple[float, float]) -> Round:
+    return Round(
+        proposal=frame, engine="likelihood", simulations=fresh.budget, failed=fresh.failed, cases=cases,
+        reused=max(cases - len(fresh.theta), 0), gate=1.0, fit=fit_of(w, frame), several_modes=False, lost_mode=False,
+        shift=change[0], widths=change[1],
+    )  # fmt: skip

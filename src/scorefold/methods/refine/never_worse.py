@@ -1,0 +1,97 @@
+"""Which of several posteriors for one data set is the best: simulations at each one's own draws say.
+
+A check (`posterior/check.py`) estimates by how many sd each mean is off, and each width by what factor. With a shift s and a
+log width l of standard errors e and f, the mean over the parameters of
+
+    s² - e² + l² - f²
+
+estimates the squared error without bias. The lowest is the best. The start is kept only if it is better than the best of the
+others by more than the standard error of the difference: an error that chance can explain is no reason to throw a refinement
+away, and the same simulations that would show a smaller one are better spent in it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorefold.errors import ScorefoldError
+from scorefold.posterior.check import FEWEST_SETS, Check, Simulating
+from scorefold.posterior.posterior import Posterior, Refining
+
+SHARE = 0.15
+"""Of the budget, for all of them together."""
+
+
+class Judged(NamedTuple):
+    """What a check of one of them says."""
+
+    name: str
+    error: float
+    """Estimated mean squared error of means and log widths, in posterior sd; may be below 0 by chance."""
+    chance: float
+    """Its standard error."""
+
+
+class Compared(NamedTuple):
+    """The start and what refinement made, by checks with simulations of their own."""
+
+    simulations: int
+    judged: tuple[Judged, ...]
+    """The start first; only it where the budget was too small to compare."""
+    kept: str
+    """The name of the one that was kept."""
+
+    def __str__(self) -> str:
+        if len(self.judged) < 2:
+            return "not compared with the start: the budget is too small for it"
+        each = ", ".join(f"{one.name} {np.sqrt(max(one.error, 0.0)):.2f} sd" for one in self.judged)
+        return f"kept {self.kept}; errors of means and widths by {self.simulations:,} simulations: {each}"
+
+
+def reserved(plan: Refining, size: int) -> int:
+    """Simulator calls that the comparison of three may take; 0 where the budget is too small for it."""
+    calls = int(SHARE * plan.budget)
+    return calls if calls >= 3 * FEWEST_SETS * size else 0
+
+
+def better(
+    start: Posterior,
+    others: Sequence[tuple[str, Posterior]],
+    x: np.ndarray,
+    simulator: Callable[..., Any],
+    calls: int,
+    plan: Refining,
+) -> tuple[Posterior, Compared]:
+    """The best of them for observations x, and why; the first of the others where there are no calls to compare by."""
+    if not calls:
+        return others[0][1], Compared(0, (), others[0][0])
+    each = calls // (1 + len(others))
+    judged, spent = [], 0
+    for number, (name, one) in enumerate([("the start", start), *others]):
+        how = Simulating(simulator, each, plan.seed + 31 * number, plan.workers, plan.progress, start.inputs_of(x))
+        found = _judged(name, one, x, how)
+        judged.append(found)
+        spent += each
+    best = min(range(1, len(judged)), key=lambda i: judged[i].error)
+    margin = np.hypot(judged[0].chance, judged[best].chance)
+    if judged[0].error + margin < judged[best].error:
+        return start, Compared(spent, tuple(judged), judged[0].name)
+    return others[best - 1][1], Compared(spent, tuple(judged), judged[best].name)
+
+
+def _judged(name: str, posterior: Posterior, x: np.ndarray, how: Simulating) -> Judged:
+    """A posterior that cannot be drawn from, or checked, is as wrong as can be."""
+    try:
+        error, chance = squared_error(posterior.check_observations(x, how))
+    except ScorefoldError:
+        return Judged(name, float("inf"), 0.0)
+    return Judged(name, error, chance)
+
+
+def squared_error(check: Check) -> tuple[float, float]:
+    """The estimate, and its standard error."""
+    found = np.stack([check.shift, check.log_width]), np.stack([check.shift_error, check.log_width_error])
+    value = (found[0] ** 2 - found[1] ** 2).sum(axis=0).mean()
+    spread = (4 * found[0] ** 2 * found[1] ** 2 + 2 * found[1] ** 4).sum() / check.shift.size**2
+    return float(value), float(np.sqrt(spread))

@@ -1,0 +1,38 @@
+"""Train on images and print the peak of memory in MB, before and after: python many_images.py COUNT SIDE [STORE]."""
+
+import resource
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import stats
+
+import scorefold as sf
+from scorefold.simulation.sources import compiled
+
+count, side, store = int(sys.argv[1]), int(sys.argv[2]), (sys.argv[3] if len(sys.argv) > 3 else None)
+compiled.BATCH = 1_000
+
+
+def peak():
+    """In MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+@sf.Batched
+def simulator(theta, keys):
+    """A spot of light on noise."""
+    at = jnp.arange(side) / side
+    away = (at[:, None] - theta[:, 0, None, None]) ** 2 + (at - theta[:, 1, None, None]) ** 2
+    return jnp.exp(-50 * away) + 0.1 * jax.vmap(lambda key: jax.random.normal(key, (side, side)))(keys)
+
+
+prior = sf.Prior({"up": stats.uniform(0, 1), "right": stats.uniform(0, 1)})
+sims = sf.simulate(prior, simulator, count, store=store)
+print("simulated", sims.x.nbytes >> 20, peak(), flush=True)
+posterior = sf.fit(sims, sf.NPSE(set_size=1, embedding="convolution", training=sf.Training(steps=50)))
+print("trained", peak(), flush=True)
+image = np.asarray(simulator(np.array([[0.3, 0.6]]), jax.random.split(jax.random.key(1), 1)), np.float64)
+draws = posterior.sample(image, 100)
+print("drawn", peak(), np.round(draws.theta.mean(axis=0), 2).tolist())

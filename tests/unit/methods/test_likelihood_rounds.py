@@ -1,0 +1,74 @@
+"""Where rounds of likelihoods simulate, which cases they take, and what a likelihood in a frame draws; no training."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import scorefold as sf
+from scorefold.methods.refine.likelihood_rounds import EDGE, _in_frame, _together, spread
+from scorefold.posterior.summed import SummedPosterior
+from scorefold.prior.proposal import GaussianProposal
+from scorefold.tasks.gaussian import standard_normal_prior
+from scorefold.types import Array
+
+PRIOR = standard_normal_prior(2)
+FRAME = GaussianProposal(np.array([0.8, -0.4]), np.array([[0.3, 0.1], [0.1, 0.2]]))
+
+
+@pytest.mark.false_failure(1e-6)
+def test_every_mode_gets_simulations_in_proportion_and_of_its_own_shape():
+    rng = np.random.default_rng(0)
+    wide, narrow = np.array([0.3, 0.02]), np.array([0.02, 0.3])
+    u = np.concatenate([[2, 0] + wide * rng.normal(size=(700, 2)), [-2, 0] + narrow * rng.normal(size=(300, 2))])
+    places = spread(u, 20_000, 0)
+    right = places[:, 0] > 0
+    assert abs(right.mean() - 0.7) < 0.02
+    for mode, sd in ((places[right], wide), (places[~right], narrow)):
+        ratio = mode.std(axis=0) / sd
+        assert (ratio > 1.02).all()
+        assert (ratio < 3).all()
+
+
+def some_simulations(count, seed):
+    theta = PRIOR.sample(count, seed=seed)
+    return sf.Simulations(PRIOR, theta, theta + 1)
+
+
+def test_all_simulations_in_the_frame_are_cases_in_its_own_space():
+    parts = [some_simulations(60, 0), some_simulations(80, 1)]
+    joined = _together(parts)
+    assert len(np.unique(joined.origin)) == 140
+    cases = _in_frame(joined, FRAME, PRIOR)
+    w = FRAME.to_w(PRIOR.to_normal(joined.theta))
+    inside = (np.abs(w) < EDGE).all(axis=1)
+    assert 0 < inside.sum() < 140
+    assert np.array_equal(cases.theta, joined.theta[inside])
+    assert np.allclose(cases.prior.to_normal(cases.theta), w[inside], atol=1e-5)
+
+
+class InFrame(eqx.Module):
+    """log N(x | u, s² I) as a function of w."""
+
+    mean: Array
+    root: Array
+    noise: float = 0.5
+
+    def prepare(self, x):
+        return x
+
+    def term(self, w, x):
+        return -jnp.sum((x - self.mean - self.root @ w) ** 2) / (2 * self.noise**2)
+
+
+@pytest.mark.false_failure(1e-5)
+@pytest.mark.parametrize("sampler", ["smc", "nuts"])
+def test_a_likelihood_learned_in_a_frame_draws_the_posterior_under_the_prior(sampler):
+    terms = InFrame(jnp.asarray(FRAME.mean, jnp.float32), jnp.asarray(FRAME.root, jnp.float32))
+    posterior = SummedPosterior(PRIOR.proposing(FRAME), sf.NLE(sampler=sampler), terms, None, (2,))
+    x = np.array([[0.9, -0.6], [1.3, 0.1], [0.4, -0.9]])
+    u = FRAME.from_w(posterior.draw(x, 2_000, (0, 0)).u)
+    precision = 1 + len(x) / 0.5**2
+    mean, sd = x.sum(axis=0) / 0.5**2 / precision, precision**-0.5
+    assert np.abs(u.mean(axis=0) - mean).max() < 0.25 * sd
+    assert np.abs(u.std(axis=0) / sd - 1).max() < 0.15

@@ -1,0 +1,135 @@
+"""One simulation that fails costs one simulation, by default, in every verb that simulates; and all take the same workers.
+
+Refinement, which trains, is in `tests/learned/test_refined.py`.
+"""
+
+import os
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from full import shortly
+from linear_posterior import NOISE, linear_posterior
+from scipy import stats
+
+import scorefold as sf
+from scorefold.errors import ScorefoldWarning, SimulatorError
+
+PRIOR = linear_posterior().prior
+X = np.array([[0.4, -0.3], [0.1, 0.9], [0.5, 0.2]])
+
+
+def plain(theta, rng):
+    return theta + NOISE * rng.standard_normal(2)
+
+
+@pytest.fixture
+def failing(tmp_path):
+    """A simulator of which one call, whichever process makes it, does something else."""
+
+    def make(what):
+        marker = str(tmp_path / what.__name__)
+
+        def simulator(theta, rng):
+            try:
+                os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return plain(theta, rng)
+            return what()
+
+        return simulator
+
+    return make
+
+
+def raises():
+    raise RuntimeError("the solver did not converge")
+
+
+def hangs():
+    time.sleep(100)
+
+
+def dies():
+    os._exit(3)
+
+
+@pytest.fixture(scope="module")
+def posteriors():
+    sims = sf.simulate(PRIOR, plain, 2_000, set_size=3)
+    return [sf.fit(sims, sf.ABC(accept=share)) for share in (0.2, 0.5)]
+
+
+def simulate(posteriors, simulator, workers):
+    return sf.simulate(PRIOR, simulator, 200, workers=workers).failed
+
+
+def predict(posteriors, simulator, workers):
+    x = posteriors[0].sample(X, 100).predict(simulator, n=2, workers=workers)
+    return int(np.isnan(x).any(axis=2).sum())
+
+
+def diagnose(posteriors, simulator, workers):
+    return sf.diagnose(posteriors[0], simulator, 3, 40, 20, workers=workers).failed
+
+
+def compare(posteriors, simulator, workers):
+    return sf.compare(posteriors, simulator, 3, 40, 20, workers=workers).failed
+
+
+def check(posteriors, simulator, workers):
+    return linear_posterior().check(X, simulator, 200, workers=workers).failed
+
+
+def smc_abc(posteriors, simulator, workers):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sf.smc_abc(PRIOR, simulator, X, budget=900, workers=workers)
+    (one,) = [str(one.message) for one in said if "failed" in str(one.message)]
+    return int(one.split(" of ")[0].split()[-1].replace(",", ""))
+
+
+VERBS = {verb.__name__: verb for verb in (simulate, predict, diagnose, compare, check, smc_abc)}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.filterwarnings("ignore::scorefold.errors.ScorefoldWarning")
+def test_an_exception_costs_one_simulation(verb, posteriors, failing):
+    assert VERBS[verb](posteriors, failing(raises), None) == 1
+
+
+@pytest.mark.parametrize("what", [hangs, dies])
+@pytest.mark.parametrize("verb", shortly(list(VERBS), "check", "compare"))
+@pytest.mark.filterwarnings("ignore::scorefold.errors.ScorefoldWarning")
+def test_one_that_hangs_or_dies_costs_one_simulation_where_workers_watch(verb, what, posteriors, failing):
+    workers = sf.Workers(1, timeout=2 if what is hangs else None)
+    assert VERBS[verb](posteriors, failing(what), workers) == 1
+
+
+@pytest.mark.parametrize("verb", shortly(list(VERBS), "check", "compare"))
+@pytest.mark.filterwarnings("ignore::scorefold.errors.ScorefoldWarning")
+def test_every_verb_takes_an_executor(verb, posteriors, failing):
+    with ThreadPoolExecutor(1) as executor:
+        assert VERBS[verb](posteriors, failing(raises), sf.Workers(executor=executor)) == 1
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_max_failures_stops_every_verb(verb, posteriors, failing):
+    with pytest.raises(SimulatorError, match="the solver did not converge"):
+        VERBS[verb](posteriors, failing(raises), sf.Workers(max_failures=0.0))
+
+
+def test_one_of_a_handful_may_fail():
+    """It is more than a tenth of them, and says nothing."""
+    prior = sf.Prior({"a": stats.norm(0, 1)})
+    posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=1), 500), "abc")
+    calls = iter(range(5))
+
+    def simulator(theta, rng):
+        return np.array([np.nan]) if next(calls) == 3 else theta
+
+    with pytest.warns(ScorefoldWarning, match="1 of 5 simulations failed"):
+        x = posterior.sample([[0.3]], 5).predict(simulator)
+    assert np.isnan(x).sum() == 1
