@@ -27,7 +27,7 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
-from scorefold.posterior.settled import warn
+from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
@@ -322,10 +322,3 @@ def cloud_size(draws: int, dim: int) -> int:
     while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
         size *= 2
     return size
-
-
-def merge(infos: Sequence[Info]) -> Info:
-    """One Info for several clouds."""
-    stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
-    mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
-    return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraw
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one
 from scorefold.posterior.observations import depth, for_each, with_inputs
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
@@ -39,19 +40,6 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
 from scorefold.types import single_precision
-
-
-class Refining(NamedTuple):
-    """What `refine` is asked for, as its arguments say."""
-
-    budget: int
-    rounds: int
-    seed: int
-    proposal: str
-    training: Training | None
-    store: str | os.PathLike[str] | None
-    workers: Any
-    progress: bool
 
 
 class Posterior(Densities):
