@@ -1,10 +1,13 @@
 """llms.txt: the site for readers that are programs: what there is, and every page's source in plain text."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from root_pages import PAGES, ROOT
 
+SHORT = 60
 HEAD = """# scorefold
 
 > A Python library and command line for simulation-based inference. You have a simulator whose likelihood nobody can write down,
@@ -13,7 +16,8 @@ HEAD = """# scorefold
 
 The usual walk is `sims = sf.simulate(prior, simulator, budget=10_000)`, `posterior = sf.fit(sims)`,
 `draws = posterior.sample(x_obs)`, then `draws.trust`, `posterior.check`, `posterior.refine` and `sf.diagnose`. A simulator is a
-function `simulator(theta, rng)` that returns one observation as an array. Pages below are the sources of the site, in Markdown.
+function `simulator(theta, rng)` that returns one observation as an array. Pages below are the
+sources of the site, in Markdown, but for the reference.
 """
 
 
@@ -24,8 +28,10 @@ def write(app: Any, error: Exception | None) -> None:
     lines = [HEAD, "## Pages", ""]
     for name in _in_order(app.env, app.config.root_doc):
         source = Path(app.env.doc2path(name)).suffix
-        title = app.env.titles[name].astext()
-        lines.append(f"- [{title}](_sources/{name}{source}.txt): {_first_sentence(app.env.get_doctree(name))}")
+        place = f"_sources/{name}{source}.txt" if source == ".md" else f"{name}.html"  # the reference is made of docstrings
+        lines.append(f"- [{app.env.titles[name].astext()}]({place}): {_beginning(app.env.get_doctree(name))}")
+    for name, file in PAGES.items():
+        shutil.copyfile(ROOT / file, Path(app.outdir) / "_sources" / f"{name}.md.txt")
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -33,13 +39,15 @@ def _in_order(env: Any, name: str) -> list[str]:
     return [name, *(below for child in env.toctree_includes.get(name, []) for below in _in_order(env, child))]
 
 
-def _first_sentence(tree: nodes.document) -> str:
-    for paragraph in tree.findall(nodes.paragraph):
-        if not isinstance(paragraph.parent, nodes.section | nodes.document):
-            continue
-        text = " ".join(paragraph.astext().split())
-        return text.split(". ")[0].rstrip(".:") + "."
-    return ""
+def _beginning(tree: nodes.document) -> str:
+    """The first sentence, and those after it while all are short."""
+    paragraphs = [one for one in tree.findall(nodes.paragraph) if isinstance(one.parent, nodes.section | nodes.document)]
+    text = ""
+    for sentence in " ".join(" ".join(one.astext().split()) for one in paragraphs[:2]).split(". "):
+        text += sentence.rstrip(".:,") + ". "
+        if len(text) >= SHORT:
+            break
+    return text.strip()
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -14,7 +14,7 @@ used, so that `import scorefold` is quick.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from scorefold import versions
+from scorefold.app import supported
 
 if TYPE_CHECKING:
     from scorefold import compose as rules
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 
-versions.check()
+supported.check()
 
 _HOMES = {
     "ABC": "methods.abc",

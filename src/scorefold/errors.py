@@ -105,6 +105,8 @@ class Interrupted(KeyboardInterrupt):
 
     simulations: Any = None
     """`Simulations` of the complete cases, where simulations in memory were interrupted and there are enough of them."""
+    draws: Any = None
+    """`ManyDraws` for the first data sets, where drawing for many of them was interrupted."""
 
 
 class ScorefoldWarning(UserWarning):

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 SECONDS_A_LINE = 5.0
+LONG = 60.0
+"""Seconds: what will take longer is said as soon as that is known."""
 
 
 class Report(NamedTuple):
@@ -47,14 +49,15 @@ class Pace:
         """Units a second, since the work began here."""
         return self.made / max(time.monotonic() - self.began, 1e-9)
 
+    @property
+    def left(self) -> float:
+        """Seconds, as far as can be told."""
+        return (self.total - self.done) / self.rate if self.made else 0.0
+
     def line(self, text: str, ended: bool = False) -> str:
         """As it stands in a log; work that has ended has no time left."""
         spent = time.monotonic() - self.began
-        left = (
-            f", {_clock((self.total - self.done) / self.rate)} left"
-            if self.made and self.done < self.total and not ended
-            else ""
-        )
+        left = f", {_clock(self.left)} left" if self.made and self.done < self.total and not ended else ""
         share = f"{self.done / max(self.total, 1):.0%}"
         shown = f", {text}" if text else ""
         return f"{self.title}: {self.done:,} of {self.total:,} ({share}), {_clock(spent)}{left}{shown}"
@@ -118,8 +121,9 @@ def _logged(title: str, total: int, done: int) -> Iterator[Report]:
     def update(more: int, text: str) -> None:
         nonlocal latest
         latest = text
+        first = not pace.made
         pace.add(more)
-        if time.monotonic() - said >= SECONDS_A_LINE:
+        if time.monotonic() - said >= SECONDS_A_LINE or (first and pace.left > LONG):
             say(text)
 
     def end(text: str) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -110,6 +111,20 @@ posterior = sf.fit(sims, method, checkpoint=path + " kept")
 assert np.isfinite(posterior.history.validation).all()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
+
+
+IMAGES = Path(__file__).parents[1] / "support" / "many_images.py"
+MOST = 2_400
+"""MB besides the images themselves: 100,000 of 64 × 64 are 1,600 MB, and shall train within 4 GB."""
+
+
+@pytest.mark.full
+def test_images_train_in_little_more_memory_than_they_take():
+    """20,000 images, as what is needed besides them does not depend on their number."""
+    command = [sys.executable, str(IMAGES), "20000", "64"]
+    lines = subprocess.run(command, timeout=3_600, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    print(lines)
+    assert int(lines[-1].split()[1]) - int(lines[0].split()[1]) < MOST
 
 
 @pytest.mark.full

@@ -9,10 +9,8 @@ import numpy as np
 from scipy import stats
 
 import scorefold as sf
-from scorefold.simulation.sources import compiled
 
 count, side, store = int(sys.argv[1]), int(sys.argv[2]), (sys.argv[3] if len(sys.argv) > 3 else None)
-compiled.BATCH = 1_000
 
 
 def peak():

@@ -76,6 +76,7 @@ def main(how, folder):
     if not mounted:
         limit(resource.RLIM_INFINITY)
     found["left"] = sorted(os.listdir(folder))
+    found["half a runtime"] = [name for name in os.listdir(folder / "store" / "runtimes") if name.startswith(".")]
     found["in out"] = sorted(os.listdir(folder / "out")) if (folder / "out").exists() else []
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -138,6 +138,7 @@ def test_a_disk_that_is_too_small_and_then_large_enough(tmp_path, how):
     assert set(found["small"].values()) == {"DiskFull"}
     assert "model" not in found["left"]
     assert not [name for name in found["left"] if name.startswith(".")]
+    assert not found["half a runtime"]
     assert found["in out"] in ([], ["summary.json"])
     assert 0 < found["kept"] < 2_000 if how == "mounted" else found["kept"] >= 0
     assert set(found["large"].values()) == {"done"}

@@ -7,6 +7,7 @@ the kills, and the outcome must not depend on them.
 import errno
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,26 +160,36 @@ def test_a_larger_budget_continues(tmp_path, in_process):
     assert digest(tmp_path) == in_process[0]
 
 
-def test_of_two_drivers_on_one_store_one_waits_and_nothing_is_made_twice(tmp_path, in_process, monkeypatch):
-    def drive():
-        results.append(simulate(PRIOR, simulators.echo, 300, set_size=3, seed=4, store=tmp_path, workers=1))
+def test_a_second_driver_waits_and_makes_nothing_twice(tmp_path, monkeypatch):
+    """While another one fills the store, which here is done by copying what it would have made."""
+    how = {"set_size": 3, "seed": 4, "workers": 0}
+    simulate(PRIOR, simulators.echo, 300, store=tmp_path / "whole", **how)
+    simulate(PRIOR, simulators.echo, 110, store=tmp_path / "shared", **how)
+    made, results, real = [], [], StoreFilling.add
 
-    made, real = [], StoreFilling.add
-    monkeypatch.setattr(StoreFilling, "add", lambda self, block: (made.append(len(block.status)), real(self, block)))
-    results = []
-    drivers = [threading.Thread(target=drive) for _ in range(2)]
+    def add(self, block):
+        made.append(len(block.status))
+        real(self, block)
+
+    def drive():
+        results.append(simulate(PRIOR, simulators.echo, 300, store=tmp_path / "shared", **how))
+
+    monkeypatch.setattr(StoreFilling, "add", add)
+    driver = threading.Thread(target=drive)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        for driver in drivers:
+        with locks.alone(tmp_path / "shared" / "lock", lambda: None):
             driver.start()
-        for driver in drivers:
-            driver.join()
-    assert "another process is filling the store" in str(said[0].message)
-    assert 300 <= sum(made) <= 308  # each looks at the first eight, to know the shape
-    assert digest(tmp_path) == in_process[0]
-    for sims in results:
-        assert_same(sims, in_process[1])
-    assert len(results) == 2
+            until = time.monotonic() + 60
+            while not said and time.monotonic() < until:
+                time.sleep(0.05)
+            assert "another process is filling the store" in str(said[0].message)
+            shutil.copytree(tmp_path / "whole" / "shards", tmp_path / "shared" / "shards", dirs_exist_ok=True)
+            assert driver.is_alive()
+        driver.join()
+    assert not made
+    assert digest(tmp_path / "shared") == digest(tmp_path / "whole")
+    assert len(results) == 1
 
 
 def test_a_full_disk_loses_nothing(tmp_path, in_process, monkeypatch):

@@ -86,3 +86,15 @@ def test_a_bar_on_a_terminal_shows_words_as_they_are(monkeypatch, capsys):
         report.end("[red]over")
     assert "[red]over" in screen.getvalue()
     assert capsys.readouterr().err == ""
+
+
+def test_what_will_take_long_is_said_at_once(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.bar("drawing", 100, show=True) as report:
+        now[0] = 1.0
+        report("")
+        assert "1 of 100 (1%), 0:01, 1:39 left" in capsys.readouterr().err
+        now[0] = 2.0
+        report("")
+        assert capsys.readouterr().err == "", "then every few seconds"

@@ -25,7 +25,6 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "progress": set(),
     "shown": set(),
-    "versions": set(),
     "noise": {"types", "errors"},
     "disk": {"errors"},
     "prior": BASICS,
@@ -41,7 +40,7 @@ MAY_IMPORT = {
     "diagnostics": BASICS | {"progress", "simulation", "score", "posterior", "report"},
     "tasks": BASICS | {"noise", "disk", "compose", "sample", "prior", "simulation"},
     "app": BELOW | {"posterior", "methods", "report", "diagnostics", "tasks", "__init__"},
-    "__init__": BELOW | {"versions", "posterior", "methods", "diagnostics", "app"},
+    "__init__": BELOW | {"posterior", "methods", "diagnostics", "app"},
 }
 
 

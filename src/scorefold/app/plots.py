@@ -139,9 +139,10 @@ def training(posterior: Posterior, title: str = "") -> "Figure":
 
 
 def sampler(draws: Draws, title: str = "") -> "Figure":
-    """Show the health of the sampler's run: its step size and two identities at each noise level.
+    """Show the health of the sampler's run: its step size and what its draws should obey at each noise level.
 
-    Both identities are 1 where the draws follow the score.
+    Stein's identity is 1 and the drift 0 where the draws follow the score; the bands are what is allowed at the last level. The
+    information identity q is 1 for a single Gaussian mode, and larger for several.
 
     Args:
         draws: what `posterior.sample` returned, for a method of composed scores (f-npse, pf-npse, npse).
@@ -154,7 +155,7 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
         ScorefoldError: where the draws did not go through noise levels.
     """
     info = _drawn(draws).info
-    levels = {name: getattr(info, name, None) for name in ("gamma", "step", "q", "stein")}
+    levels = {name: getattr(info, name, None) for name in ("gamma", "step", "q", "stein", "drift")}
     if any(level is None for level in levels.values()):
         raise ScorefoldError(
             f"expected draws of composed scores (f-npse, pf-npse, npse), which go through levels; got {type(info).__name__}: "

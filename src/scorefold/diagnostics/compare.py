@@ -23,6 +23,7 @@ simulation-based calibration (`sbc.py`) finds nothing wrong with are taken first
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +34,10 @@ from scorefold.diagnostics.dataset_summaries import predict, summaries
 from scorefold.diagnostics.energy_score import energy_score
 from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.diagnostics.sbc import SBC, sbc
-from scorefold.diagnostics.trials import DataSets, Plan, checked_plan, sample_quietly, simulate_data_sets
-from scorefold.errors import ScorefoldError
+from scorefold.diagnostics.trials import DataSets, Plan, checked_plan, drawn_as_far, sample_quietly, simulate_data_sets
+from scorefold.errors import Interrupted, ScorefoldError
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
-from scorefold.progress import track
 from scorefold.report.p_values import FALSE_ALARMS
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -92,6 +92,8 @@ def compare(
     Raises:
         ScorefoldError: where an argument is not as expected, priors or observations differ, too few data sets are left after
             failed simulations, or no posterior could be drawn from.
+        Interrupted: on Ctrl-C before there are two posteriors with draws for 20 data sets; later the comparison rests on the
+            data sets that are done, and a ScorefoldWarning says so.
 
     Example:
         >>> import scorefold as sf
@@ -111,6 +113,7 @@ def compare(
     plan = checked_plan(n, sims, draws, seed, FEWEST_RANKED)
     data = simulate_data_sets(posteriors[0], simulator, plan, workers, progress)
     drawn, refused = _drawn(named, data, plan, progress)
+    data = _as_far_as_drawn(data, drawn)
     kept, used = _usable(drawn, refused, len(data.truth))
     standings = _standings({name: named[name] for name in kept}, kept, data, used, plan)
     tie, behind = _tie(standings, int(used.sum()))
@@ -171,12 +174,30 @@ def _drawn(
     """The draws of each posterior, and why the others refused."""
     drawn: dict[str, ManyDraws] = {}
     refused: dict[str, str] = {}
-    for name, posterior in track(named.items(), "drawing", progress):
+    enough = len(data.x)
+    for name, posterior in named.items():
+        if enough < len(data.x):
+            refused[name] = "drawing was interrupted before its turn."
+            continue
         try:
-            drawn[name] = sample_quietly(posterior, data.x, plan.draws, data.seed)
+            drawn[name] = drawn_as_far(partial(sample_quietly, posterior, data.x, plan.draws, data.seed, progress), plan)
+            enough = min(enough, len(drawn[name].theta))
         except ScorefoldError as error:
             refused[name] = str(error)
-    return drawn, refused
+    if enough < len(data.x) and len(drawn) < 2:
+        raise Interrupted("drawing was interrupted before there were two posteriors to compare")
+    return {name: _first(many, enough) for name, many in drawn.items()}, refused
+
+
+def _first(many: ManyDraws, count: int) -> ManyDraws:
+    """For the first data sets only."""
+    return ManyDraws(many.theta[:count], many.converged[:count], many.diverged[:count], many.seconds)
+
+
+def _as_far_as_drawn(data: DataSets, drawn: Mapping[str, ManyDraws]) -> DataSets:
+    """The data sets that there are draws for: all of them, unless drawing was interrupted."""
+    count = min((len(many.theta) for many in drawn.values()), default=len(data.truth))
+    return data._replace(truth=data.truth[:count], x=data.x[:count])
 
 
 def _usable(drawn: Mapping[str, ManyDraws], refused: dict[str, str], count: int) -> tuple[dict[str, ManyDraws], np.ndarray]:

@@ -76,6 +76,8 @@ def diagnose(
     Raises:
         ScorefoldError: where an argument is not as expected, or too few data sets are left after failed simulations and
             diverged draws.
+        Interrupted: on Ctrl-C while there are too few data sets with draws; later the diagnosis rests on those that are done,
+            and a ScorefoldWarning says so.
 
     Example:
         >>> import scorefold as sf

@@ -53,6 +53,8 @@ class Misspecification(NamedTuple):
 
     numbers: int
     """In one observation."""
+    x_names: tuple[str, ...] = ()
+    """Of the numbers, where they have names."""
 
     @property
     def outliers(self) -> list[int]:
@@ -66,7 +68,8 @@ class Misspecification(NamedTuple):
             return "like the simulated data sets"
         worst, numbers = int(np.abs(self.deviations).argmax()), self.numbers
         what = "level" if worst < numbers else "spread"
-        text = f"UNLIKE the simulated data sets: most of all the {what} of number {worst % numbers + 1}"
+        name = self.x_names[worst % numbers] if self.x_names else f"number {worst % numbers + 1}"
+        text = f"UNLIKE the simulated data sets: most of all the {what} of {name}"
         if self.outliers:
             shown = ", ".join(map(str, self.outliers[:5])) + (", …" if len(self.outliers) > 5 else "")
             text += f"; observations like none simulated: {shown}"

@@ -65,7 +65,7 @@ def examine(
     seen, simulated = x_obs[:, :numbers], trials.x[..., :numbers]  # the inputs are the same in all data sets
     return Observed(
         drawn,
-        misspecification(seen, simulated, seed),
+        misspecification(seen, simulated, seed)._replace(x_names=posterior.outcome_names),
         predictive(seen, simulated),
         posterior_predictive(drawn, simulator, seed, workers),
         local_c2st(trials.truth, trials.draws, simulated, seen, drawn.theta, seed),

@@ -7,16 +7,16 @@ out and counted.
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scorefold import settings
 from scorefold.diagnostics.ranks import FEWEST_RANKED
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
-from scorefold.progress import step
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -104,8 +104,8 @@ def run_trials(
 ) -> Trials:
     """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
     truth, x, failed, seed = simulate_data_sets(posterior, simulator, plan, workers, progress)
-    with step("drawing", progress):
-        many = sample_quietly(posterior, x, plan.draws, seed)
+    many = drawn_as_far(partial(sample_quietly, posterior, x, plan.draws, seed, progress), plan)
+    truth, x = truth[: len(many.theta)], x[: len(many.theta)]
     used = ~many.diverged
     _enough(used, plan.fewest, "had draws that did not diverge")
     return Trials(
@@ -119,11 +119,31 @@ def run_trials(
     )
 
 
-def sample_quietly(posterior: Posterior, x: np.ndarray, draws: int, seed: int) -> ManyDraws:
+def drawn_as_far(draw: Callable[[], ManyDraws], plan: Plan) -> ManyDraws:
+    """All draws or, after Ctrl-C, those for the first data sets, if these are enough to say something; a warning says so."""
+    try:
+        return draw()
+    except KeyboardInterrupt as stopped:
+        many: ManyDraws | None = getattr(stopped, "draws", None)
+        if many is None or len(many.theta) < plan.fewest:
+            done = 0 if many is None else len(many.theta)
+            raise Interrupted(
+                f"drawing was interrupted after {done} of {plan.sims} data sets, too few to say anything: {plan.fewest} are "
+                "needed"
+            ) from None
+        warnings.warn(
+            f"drawing was interrupted: what follows rests on the first {len(many.theta)} of {plan.sims} data sets.",
+            ScorefoldWarning,
+            stacklevel=4,
+        )
+        return many
+
+
+def sample_quietly(posterior: Posterior, x: np.ndarray, draws: int, seed: int, progress: bool = False) -> ManyDraws:
     """`posterior.sample_many` without its warning: who calls this counts the data sets and reports them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)
-        return posterior.sample_many(x, draws, seed)
+        return posterior.sample_many(x, draws, seed, progress=progress)
 
 
 def _enough(good: np.ndarray, fewest: int, what: str) -> None:

@@ -14,9 +14,10 @@ Where most true values lie beyond all the draws on one side, the shift is at lea
 The data-dependent quantity has the same p-value, and says whether the draws fit the data better or worse than the truth does.
 
 Over all: where only the data-dependent quantity fails, and no parameter's typical contraction reaches a tenth, the posterior
-"returns the prior"; where only it fails otherwise, "the parameters are wrong jointly, or the data are not used rightly". A good
-verdict comes with what S data sets would have shown in four cases out of five: a width that is 3.8 / √(2S) off, or a shift of
-3.8 / √S sd."""
+"returns the prior"; where only it fails otherwise, "the parameters are wrong jointly, or the data are not used rightly". Both
+say that each parameter alone looks right, so that what is said of each does not contradict the headline. A good verdict comes
+with what S data sets would have shown in four cases out of five: a width that is 3.8 / √(2S) off, or a shift of 3.8 / √S sd.
+"""
 
 from typing import NamedTuple
 
@@ -34,6 +35,8 @@ SEEN_ERRORS = 3.8
 NARROWEST_SEEN = 1.2
 """Times the least sd ratio that ranks can show, where all of them are 0 or L: below this, only a bound is named."""
 LEAST_CONTRACTION = 0.1
+ALONE = "each parameter alone looks right, but"
+JOINTLY = "the parameters are wrong jointly, or the data are not used rightly"
 
 
 class Verdict(NamedTuple):
@@ -103,7 +106,7 @@ def _overall(found: SBC, each: tuple[Verdict, ...], contraction: Float[np.ndarra
         limits = f"{datasets} data sets would have shown a width {width:.0%} off, or a shift of {shift:.2f} sd"
         return Verdict("overall", True, f"well calibrated: {limits}")
     if not parameters and contraction.max() < LEAST_CONTRACTION:
-        return Verdict("overall", False, "NOT calibrated: it returns the prior, whatever the data")
+        return Verdict("overall", False, f"NOT calibrated: {ALONE} it returns the prior, whatever the data")
     if not parameters:
-        return Verdict("overall", False, "NOT calibrated: the parameters are wrong jointly, or the data are not used rightly")
+        return Verdict("overall", False, f"NOT calibrated: {ALONE} {JOINTLY}")
     return Verdict("overall", False, "NOT calibrated: " + "; ".join(f"{one.name} is {one.words}" for one in parameters))

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from scorefold.errors import ScorefoldError
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.refining import Refining
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 

@@ -26,7 +26,8 @@ from scorefold.methods.refine.finish import finished, refined_by_likelihoods
 from scorefold.methods.refine.never_worse import better, reserved
 from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.train_terms import train_terms
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations

@@ -23,8 +23,9 @@ from scorefold.methods.refine.refine import refine
 from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import reach_of
+from scorefold.posterior.refining import Refining
 from scorefold.progress import step
 from scorefold.sample import Sampler
 from scorefold.score.denoising import Fixed, score_objective

@@ -27,7 +27,7 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
-from scorefold.posterior.settled import warn
+from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
@@ -194,7 +194,7 @@ class ComposedPosterior(Posterior):
         keys, grid, pilot_grid = draw_keys(seeds), self.grid(how.sampler), self.grid(ProbabilityFlow())
         asked = asked_of(self.prior, options)
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
-        together = max(1, (TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS) // way.cloud)
+        together = self.together(draws)
         clouds = -(-draws // way.cloud)
         u = np.empty((len(x), clouds * way.cloud, self.prior.dim))
         converged, diverged = np.ones(len(x), bool), np.zeros(len(x), bool)
@@ -211,6 +211,11 @@ class ComposedPosterior(Posterior):
                 converged[real] &= np.asarray(good)[:count]
                 diverged[real] |= np.asarray(bad)[:count]
         return u[:, :draws], converged, diverged
+
+    def together(self, draws: int) -> int:
+        """As many as fit in `TOGETHER` draws."""
+        most = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
+        return max(1, most // cloud_size(draws, self.prior.dim))
 
     def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
         """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
@@ -317,10 +322,3 @@ def cloud_size(draws: int, dim: int) -> int:
     while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
         size *= 2
     return size
-
-
-def merge(infos: Sequence[Info]) -> Info:
-    """One Info for several clouds."""
-    stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
-    mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
-    return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,14 +20,15 @@ from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
 from scorefold.disk.trouble import told
-from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
+from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
+from scorefold.posterior.many import draw_in_parts, draw_one_by_one
 from scorefold.posterior.observations import depth, for_each, with_inputs
-from scorefold.posterior.one_by_one import draw_one_by_one
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
@@ -39,19 +40,6 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.workers import Workers
 from scorefold.train.training import Training
 from scorefold.types import single_precision
-
-
-class Refining(NamedTuple):
-    """What `refine` is asked for, as its arguments say."""
-
-    budget: int
-    rounds: int
-    seed: int
-    proposal: str
-    training: Training | None
-    store: str | os.PathLike[str] | None
-    workers: Any
-    progress: bool
 
 
 class Posterior(Densities):
@@ -418,6 +406,7 @@ class Posterior(Densities):
         set_size: int | str | None = None,
         chains: int | None = None,
         inputs: Any = None,
+        progress: bool = False,
     ) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
 
@@ -434,12 +423,14 @@ class Posterior(Densities):
             set_size: As in `sample`.
             chains: As in `sample`.
             inputs: (data sets, n, inputs), known inputs; not needed where they are the last numbers of `x_obs`.
+            progress: Whether to show a bar. Default False.
 
         Returns:
             `ManyDraws`, with θ (data sets, draws, dim).
 
         Raises:
             ScorefoldError: As `sample`.
+            Interrupted: On Ctrl-C, with the draws for the data sets that are done as its `draws`.
         """
         draws = settings.count("draws", draws, 1)
         given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
@@ -459,11 +450,17 @@ class Posterior(Densities):
         started = time.perf_counter()
         seeds = [(one, 0) for one in given] if each else [(given[0], i) for i in range(len(x))]
         with single_precision():
-            u, converged, diverged = self.draw_many(flat, draws, seeds, options)
+            u, converged, diverged = draw_in_parts(self.draw_many, self.together(draws), flat, draws, seeds, options, progress)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])
         many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
+        if len(u) < len(x):
+            stopped = Interrupted(
+                f"drawing was interrupted after {len(u)} of {len(x)} data sets; `draws` of this holds theirs."
+            )
+            stopped.draws = many
+            raise stopped
         if not many.converged.all():
             warnings.warn(
                 f"the sampler has not settled for {np.sum(~many.converged)} of {len(x)} data sets, and diverged for "
@@ -477,7 +474,11 @@ class Posterior(Densities):
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For x (data sets, n, features): u (data sets, draws, dim), converged and diverged. One data set after the other."""
-        return draw_one_by_one(self, x, draws, seeds, options)
+        return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
+
+    def together(self, draws: int) -> int:
+        """How many data sets `draw_many` had best be given at a time; progress is shown after so many."""
+        return 1
 
     def _checked_options(self, options: Options) -> Options:
         """The options, if this kind of posterior has them."""

@@ -1,11 +1,20 @@
 """What is said when a sampler of composed scores did not settle."""
 
 import warnings
+from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 from scorefold.errors import Diverged, UntrustworthyDraws
 from scorefold.sample import Info
+
+
+def merge(infos: Sequence[Info]) -> Info:
+    """One Info for several clouds."""
+    stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
+    mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
+    return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
 
 
 def warn(info: Info, u: np.ndarray, sets: int) -> None:

@@ -26,7 +26,7 @@ from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
 from scorefold.posterior.made import Made
-from scorefold.posterior.one_by_one import draw_one_by_one
+from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -66,6 +66,8 @@ ASCENT = 30
 """Steps uphill."""
 GRADIENTS_TOGETHER = 32
 """Draws at which members are compared at a time."""
+ON_ACCELERATORS = 128
+"""Data sets handed over at a time."""
 TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
 """On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 
@@ -227,7 +229,7 @@ class SummedPosterior(Posterior):
         """
         sampler, chains = self._chosen(options)
         if sampler == "vi" or jax.default_backend() == "cpu":
-            return draw_one_by_one(self, x, draws, seeds, options)
+            return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
         clouds = clouds_for(draws, self.prior.dim)
         moving = clouds.number * clouds.size if sampler == "smc" else chains
@@ -251,6 +253,10 @@ class SummedPosterior(Posterior):
                     continue
                 converged[i], diverged[i] = info.converged, info.diverged
         return u, converged, diverged
+
+    def together(self, draws: int) -> int:
+        """One after the other on cores; on an accelerator a good many, which `draw_many` arranges."""
+        return 1 if jax.default_backend() == "cpu" else ON_ACCELERATORS
 
     @property
     def _tilt(self) -> Tilt | None:

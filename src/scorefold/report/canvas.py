@@ -13,7 +13,7 @@ from matplotlib.mathtext import MathTextParser
 from scorefold.disk import durable
 from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError
-from scorefold.report.palette import FRAME, GRID, INK
+from scorefold.report.palette import FRAME, GRID, INK, ORANGE
 from scorefold.shown import one_line
 
 
@@ -60,6 +60,18 @@ def legend_below(figure: Figure, columns: int, handles: list[Any] | None = None,
     """One legend under the whole figure, of what is labelled in it unless handles and labels are given."""
     given = {} if handles is None else {"handles": handles, "labels": labels}
     figure.legend(loc="outside lower left", ncols=columns, frameon=False, fontsize=9, **given)
+
+
+def hold_within(axes: Axes, x: np.ndarray, y: np.ndarray, low: float, high: float) -> None:
+    """Limit the vertical axis, so that a value far out does not squash the others; what lies beyond is marked at the edge."""
+    axes.set_ylim(low, high)
+    for out, edge, mark in ((y > high, high, "^"), (y < low, low, "v")):
+        if out.any():
+            axes.plot(x[out], np.full(out.sum(), edge), mark, color=ORANGE, ms=6, clip_on=False, zorder=6)
+            farthest = np.flatnonzero(out)[np.abs(y[out] - edge).argmax()]
+            axes.annotate(
+                f"{y[farthest]:.3g}", (x[farthest], edge), (7, 0), textcoords="offset points", fontsize=8, va="center"
+            )
 
 
 def save(figure: Figure, path: str | Path) -> Path:

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from scipy import stats
 
-from scorefold.report.canvas import figure_of, finite_array, legend_below, plain, plain_text
+from scorefold.report.canvas import figure_of, finite_array, hold_within, legend_below, plain, plain_text
 from scorefold.report.outcome_figures import are_drawn, outcomes
 from scorefold.report.p_values import FALSE_ALARMS, passes
 from scorefold.report.palette import BAND, BLUE, BLUE_LIGHT, BLUE_MID, GREY, INK, ORANGE
@@ -21,6 +22,8 @@ from scorefold.shown import observations
 
 MOST_NAMED = 12
 """Numbers of an observation whose names fit below an axis."""
+FARTHEST = 3.0
+"""An axis reaches so many widths of the others for a single value, which is marked at its edge if it lies beyond."""
 WIDEST_FIGURE = 9.0
 """Inches."""
 
@@ -43,7 +46,10 @@ def all_of(found: Any) -> dict[str, Figure]:
         figures["predictive"] = of_predictive(found.observed.posterior_predictive, "Posterior predictive")
         if found.observed.influence is not None:
             figures["influence"] = influence(
-                found.observed.influence.distance, found.observed.misspecification.p_observations, "Pull of each observation"
+                found.observed.influence.distance,
+                found.observed.misspecification.p_observations,
+                "Pull of each observation",
+                len(found.names),
             )
     return figures
 
@@ -144,6 +150,7 @@ def predictive(
         axes.set_ylabel(name)
         plain(axes, title if axes is panels[0] else "")
         axes.margins(y=0.12)
+        _keep_readable(axes, place, seen, low, high)
     panels[-1].set_xlim(0.3, numbers + 0.7)
     panels[-1].xaxis.set_major_locator(MaxNLocator(12, integer=True))
     panels[-1].set_xlabel("number in the observation")
@@ -156,8 +163,22 @@ def predictive(
     return figure
 
 
-def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "") -> Figure:
-    """How far leaving each observation out would move the posterior mean; orange where it is like none simulated."""
+def _keep_readable(axes: Axes, place: np.ndarray, seen: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """An observed value may not make the simulated ones a line: the axis ends a few of their widths away."""
+    bottom, top = float(low.min()), float(high.max())
+    room = FARTHEST * max(top - bottom, 1e-9 * max(abs(top), abs(bottom), 1e-300))
+    if seen.max() > top + room or seen.min() < bottom - room:
+        reach = [max(bottom - room, min(seen.min(), bottom)), min(top + room, max(seen.max(), top))]
+        edge = 0.08 * (reach[1] - reach[0])
+        hold_within(axes, place, seen, reach[0] - edge, reach[1] + edge)
+
+
+def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "", dim: int = 1) -> Figure:
+    """How far leaving each observation out would move the posterior mean; orange where it is like none simulated.
+
+    Where all is Gaussian and each of n observations counts alike, n times the squared distance is about χ² with `dim` degrees
+    of freedom: the band holds all of them with probability 95 %.
+    """
     distance = finite_array("distance", distance, (None,))
     strange = finite_array("p_observations", p_observations, distance.shape) < FALSE_ALARMS
     figure = figure_of(6.0, 3.3)
@@ -167,7 +188,11 @@ def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "")
         if which.any():
             axes.vlines(place[which], 0, distance[which], color=colour, lw=1.2)
             axes.plot(place[which], distance[which], "o", color=colour, ms=4, label=label)
-    axes.set(xlabel="observation", ylabel="shift of the posterior mean, in sd", ylim=(0, 1.1 * distance.max()))
+    usual = float(np.sqrt(stats.chi2.ppf((1 - FALSE_ALARMS) ** (1 / len(place)), dim) / len(place)))
+    axes.axhspan(0, usual, color=BAND, lw=0, zorder=0, label="95 %, if all count alike")
+    axes.set(xlabel="observation", ylabel="shift of the posterior mean, in sd")
+    others = np.partition(distance, -2)[-2] if len(distance) > 1 else distance[0]
+    hold_within(axes, place, distance, 0.0, max(1.3 * usual, min(1.1 * float(distance.max()), FARTHEST * float(others))))
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     plain(axes, title)
     legend_below(figure, 2)

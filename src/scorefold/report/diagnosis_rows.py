@@ -39,13 +39,21 @@ def data_sets(summary: Summary) -> str:
 
 
 def caveat(summary: Summary) -> str:
-    """Tests that failed although the verdict is good, and what to make of them."""
+    """What seems to contradict the verdict, and what to make of it."""
     failed = [words for name, words in TESTS.items() if not passes(summary["p"][name])]
-    if not summary["good"] or not failed:
-        return ""
-    return (
-        f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data sets."
-    )
+    said = []
+    if summary["good"] and failed:
+        said.append(
+            f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data "
+            "sets."
+        )
+    here = summary.get("observed", {}).get("p", {}).get("local C2ST")
+    if here is not None and passes(here) != summary["good"]:
+        said.append(
+            "That is on average over the prior; for the observed data set it is "
+            + ("right, as far as can be told." if passes(here) else "NOT right (local C2ST).")
+        )
+    return " ".join(said)
 
 
 def quantities(summary: Summary) -> list[Row]:
@@ -78,7 +86,8 @@ def observed(summary: Summary) -> list[Row]:
 
     rows = [
         row("is it like anything simulated?", "misspecification", found["verdict"], found["verdict"]),
-        row("is its posterior right (local C2ST)?", "local C2ST", "right, as far as can be told",
+        row("is its posterior right (local C2ST)?", "local C2ST",
+            f"right, as far as {summary['data sets']['used']} data sets can tell",
             "WRONG here, whatever it is elsewhere"),
         row("prior predictive", "prior predictive", "simulations from the prior reach it",
             "simulations from the prior do NOT reach it"),

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scorefold.report import diagnosis_rows
+from scorefold.report.next_steps import after_diagnosis
 from scorefold.report.page import Row, Words
 from scorefold.shown import one_line
 
@@ -23,6 +24,7 @@ def table(summary: diagnosis_rows.Summary) -> Group:
     ]
     if "observed" in summary:
         parts.append(grid(("\nthe observed data set", "\np", "\n"), diagnosis_rows.observed(summary)))
+    parts.append(Text("\n" + "\n".join(after_diagnosis(summary))))
     return Group(*parts)
 
 

@@ -6,8 +6,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterMathtext, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from scorefold.errors import ScorefoldError
-from scorefold.report.canvas import figure_of, finite_array, plain
-from scorefold.report.palette import BLUE, ORANGE
+from scorefold.report.canvas import figure_of, finite_array, hold_within, plain
+from scorefold.report.palette import BAND, BLUE, ORANGE
+
+ALLOWED = 0.1
+"""How far the identities may be from their right values, chance aside, as `sample/health.py` judges them."""
 
 
 def training_curve(
@@ -42,36 +45,49 @@ def training_curve(
     return figure
 
 
-def sampler_health(gamma: np.ndarray, step: np.ndarray, q: np.ndarray, stein: np.ndarray, title: str = "") -> Figure:
-    """Step size, information identity q and Stein identity at each level, in the order the sampler runs.
+def sampler_health(
+    gamma: np.ndarray, step: np.ndarray, q: np.ndarray, stein: np.ndarray, drift: np.ndarray, title: str = ""
+) -> Figure:
+    """Step size, information identity q, Stein identity and drift at each level, in the order the sampler runs.
 
-    The horizontal axis is the noise in units of the signal, √(1-γ)/√γ, falling from left to right. Both
-    identities are 1 where the draws follow the score.
+    The horizontal axis is the noise in units of the signal, √(1-γ)/√γ, falling from left to right. Where the draws follow the
+    score, Stein's identity is 1 and the drift 0, up to a tenth (the bands, and a little more for chance); q is 1 for a single
+    Gaussian mode, and larger for several.
     """
     gamma = finite_array("gamma", gamma, (None,))
-    step, q, stein = (finite_array(name, v, gamma.shape) for name, v in (("step", step), ("q", q), ("stein", stein)))
+    given = {"step": step, "q": q, "stein": stein, "drift": drift}
+    step, q, stein, drift = (finite_array(name, values, gamma.shape) for name, values in given.items())
     if not ((gamma > 0) & (gamma < 1)).all():
         raise ScorefoldError(f"expected 0 < gamma < 1; got {gamma.min():g} to {gamma.max():g}")
     noise = 0.5 * np.log10((1 - gamma) / gamma)
     order = np.argsort(-noise)
-    figure = figure_of(5.6, 5.0)
-    panels = figure.subplots(3, 1, sharex=True)
-    rows = (("step size", step), ("information\nidentity q", q), ("Stein\nidentity", stein))
+    figure = figure_of(5.6, 6.4)
+    panels = figure.subplots(4, 1, sharex=True)
+    rows = (("step size", step), ("information\nidentity q", q), ("Stein\nidentity", stein), ("drift\nin sd", drift))
     for axes, (label, values) in zip(panels, rows, strict=True):
         axes.plot(noise[order], values[order], color=BLUE, lw=1.4, marker="o", ms=2.5)
         axes.set_ylabel(label)
         plain(axes, title if axes is panels[0] else "")
-    for axes in panels[1:]:
-        axes.axhline(1.0, color=ORANGE, lw=1.0, ls=(0, (4, 3)), zorder=1)
+    for axes, right in zip(panels[1:], (1.0, 1.0, 0.0), strict=True):
+        axes.axhline(right, color=ORANGE, lw=1.0, ls=(0, (4, 3)), zorder=1)
+        axes.axhspan(max(right - ALLOWED, 0.0), right + ALLOWED, color=BAND, lw=0, zorder=0)
     _log_axis(panels[0], step)
     _log_axis(panels[1], q, about=1.0)
-    low, high = min(0.9, stein.min()), max(1.1, stein.max())
-    panels[2].set_ylim(low - 0.1 * (high - low), high + 0.1 * (high - low))
-    panels[2].yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-    panels[2].set_xlabel(r"$\log_{10}$ of the noise level $\sqrt{1-\gamma}\,/\sqrt{\gamma}$")
-    panels[2].invert_xaxis()
+    for axes, values, right in ((panels[2], stein, 1.0), (panels[3], drift, 0.0)):
+        _about(axes, noise, values, right)
+    panels[3].set_xlabel(r"$\log_{10}$ of the noise level $\sqrt{1-\gamma}\,/\sqrt{\gamma}$")
+    panels[3].invert_xaxis()
     figure.align_ylabels(panels)
     return figure
+
+
+def _about(axes: Axes, noise: np.ndarray, values: np.ndarray, right: float) -> None:
+    """A plain axis around the right value, as wide as nearly all others ask for; the few beyond are marked at its edge."""
+    low, high = np.quantile(values, [0.03, 0.97], method="nearest")
+    low, high = min(right - ALLOWED, low), max(right + ALLOWED, high)
+    room = 0.15 * (high - low)
+    hold_within(axes, noise, values, max(low - room, 0.0) if right == 0 else low - room, high + room)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
 def _loss_limits(loss: np.ndarray) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scorefold.report.p_values import passes
+from scorefold.shown import observations
 
 NOT_SETTLED = (
     "The sampler did not follow what was learned. Take the default rule and sampler if you had chosen others; then train "
@@ -18,20 +19,15 @@ BY_TRUST = {
     "is: --rounds 4 here, posterior.refine in Python. Otherwise simulate more, or train longer.",
     "not known": "This method says nothing about its own error. Check the calibration: scorefold diagnose, or sf.diagnose.",
 }
-CALIBRATED = (
-    "Nothing wrong was found, on average over the prior and for data sets of this size. For your own data, pass them "
-    "(--observations, or x_obs=), look at draws.trust, and diagnose again if you use another number of observations."
-)
-MISCALIBRATED = (
-    "Where a posterior is over-confident or shifted, simulate more or train longer and diagnose again; where it is shifted for "
-    "many observations only, its scores' errors add up, and posterior.check and posterior.refine mend them for one data set. "
-    "Where the data-dependent quantity alone fails, data are ignored: look at summaries and embedding. Compare "
-    "with another method by scorefold compare."
-)
+FEW = 0.1
+"""The share of data sets that may be left out, or unsettled, without a word on what to do."""
 UNLIKE = (
-    "The observed data set is unlike what the simulator makes. First suspect units, columns and their order; then the model. "
-    "Draws given such data mean little, however well calibrated."
+    "First find out why the observed data set is not like simulated ones: units, columns and their order, or something that "
+    "the simulator leaves out. Draws given it mean little until then, however well calibrated."
 )
+DATA_IGNORED = "The data are not used rightly: look at what the simulator returns, at summaries and at the embedding."
+LEFT_OUT = "Many data sets were left out, and nothing here holds for such data: find out what they have in common."
+OFTEN_NOT_SETTLED = "The sampler often did not settle: look at sf.plots.sampler(draws), or take another rule or sampler."
 
 
 def after_inference(summary: Mapping[str, Any]) -> str:
@@ -42,7 +38,41 @@ def after_inference(summary: Mapping[str, Any]) -> str:
     return BY_TRUST.get(told["verdict"], BY_TRUST["not known"])
 
 
-def after_diagnosis(summary: Mapping[str, Any]) -> str:
-    """For the page of `diagnose`."""
-    like = "observed" not in summary or passes(summary["observed"]["p"]["misspecification"])
-    return " ".join([*([] if like else [UNLIKE]), CALIBRATED if summary["good"] else MISCALIBRATED])
+def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
+    """For the page and the table of `diagnose`: what to do about what was found, a sentence or two each."""
+    steps = []
+    found, at_observed = summary["data sets"], summary.get("observed", {}).get("p", {})
+    if any(not passes(at_observed.get(name, 1.0)) for name in ("misspecification", "posterior predictive")):
+        steps.append(UNLIKE)
+    if not summary["good"] and all(summary["quantities"][name]["good"] for name in summary["contraction"]):
+        steps.append(DATA_IGNORED)
+    if not summary["good"] or not passes(at_observed.get("local C2ST", 1.0)):
+        trained = summary["settings"].get("trained on")
+        now = f" (now {trained})" if trained else ""
+        steps += [
+            _for_one(summary["settings"].get("method", "")),
+            f"For all data sets: simulate more{now} or train longer, and diagnose again; or compare another method, or "
+            "other set sizes, with sf.compare.",
+        ]
+    if found["failed"] + found["diverged"] > FEW * found["simulated"]:
+        steps.append(LEFT_OUT)
+    if found["not converged"] > FEW * found["used"]:
+        steps.append(OFTEN_NOT_SETTLED)
+    return steps or [_use(summary, bool(at_observed))]
+
+
+def _use(summary: Mapping[str, Any], observed: bool) -> str:
+    size = observations(summary["n"])
+    words = f"Nothing wrong was found. Use it for data sets of about {size}; for others, diagnose with their n."
+    own = " Give your own data set (x_obs=, or --observations) to have it looked at, too."
+    return words + ("" if observed else own)
+
+
+def _for_one(method: str) -> str:
+    """What a method can do about one data set."""
+    check = "For one data set: posterior.check(x_obs, simulator) measures how far its means and widths are off"
+    if method == "NPSE":
+        return f"{check}, and posterior.refine(x_obs, simulator) simulates where its posterior is."
+    if method in ("NLE", "NRE"):
+        return f"{check}."
+    return "For one data set: fit with method='f-npse', whose posterior can be checked by simulations at its draws and refined."

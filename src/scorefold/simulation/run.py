@@ -52,15 +52,14 @@ def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
     done = count_done(place)
     with bar("simulating", calls.budget, progress, done) as report:
 
-        def keep(made: Block) -> None:
+        def keep(made: Block, new: int) -> None:
             place.add(made)
-            failed = guard.failed + int((made.status != OK).sum())
-            report.update(len(made.status), f"{failed:,} failed")
+            report.update(len(made.status), f"{guard.failed + new:,} failed")
 
         if first and not done:
-            keep(block(0, first, shape))
+            keep(block(0, first, shape), 0)  # the guard has seen them
         for made in source.blocks(place.missing(), calls.arguments, shape):
-            keep(made)
+            keep(made, int((made.status != OK).sum()))
             guard.see(made)
     place.finish()
     guard.finish(place.statuses())

@@ -47,7 +47,7 @@ def test_the_sampler():
     levels = np.linspace(0.1, 0.9, 5)
     info = Info(levels, levels, levels, levels, levels, np.array(False), np.array(True))
     drawn = sf.Draws(np.zeros((30, 1)), ("a",), info, 3, None, 0.0)
-    assert len(plots.sampler(drawn).axes) == 3
+    assert len(plots.sampler(drawn).axes) == 4
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,9 @@ def test_beyond_all_draws_only_the_shift_can_be_seen(by, says):
 @pytest.mark.false_failure(1e-6)
 def test_the_prior_is_called_the_prior():
     found = words(2, fault="prior")
-    assert found.overall.words == "NOT calibrated: it returns the prior, whatever the data"
+    assert (
+        found.overall.words == "NOT calibrated: each parameter alone looks right, but it returns the prior, whatever the data"
+    )
     assert found.each[2].words == "the draws fit the data worse than the truth does"
 
 
@@ -67,6 +69,7 @@ def test_forgotten_observations_show_in_the_fit_only():
         lambda k: words([3, k], fault="wrong n"), lambda found: [one.good for one in found.each] == [True, True, False]
     )
     assert "the data are not used rightly" in found.overall.words
+    assert "each parameter alone looks right" in found.overall.words, "or it would contradict what is said of each"
 
 
 @pytest.mark.false_failure(1e-7)

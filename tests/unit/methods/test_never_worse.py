@@ -8,7 +8,7 @@ from untrained import LOCAL
 from scorefold.errors import ScorefoldError
 from scorefold.methods.refine.never_worse import Compared, Judged, better, reserved, squared_error
 from scorefold.posterior.check import Check
-from scorefold.posterior.posterior import Refining
+from scorefold.posterior.refining import Refining
 
 PLAN = Refining(5_000, 2, 0, "gaussian", None, None, None, False)
 X = np.zeros((4, 2))

@@ -45,7 +45,17 @@ def test_strange_statistics_and_observations_are_marked():
     quiet = figures.predictive(("mean", "sd"), np.zeros((2, 3)), replicated, np.ones((2, 3)))
     assert "observed, p < 5 %" not in labels(quiet)
     figure = figures.influence(np.array([0.1, 0.2, 3.0]), np.array([1, 1, 0.01]))
-    assert labels(figure) == ["like simulated ones", "like none simulated"]
+    assert labels(figure) == ["like simulated ones", "like none simulated", "95 %, if all count alike"]
+
+
+def test_a_single_value_far_out_is_marked_and_does_not_squash_the_others():
+    (axes,) = figures.influence(np.r_[np.full(20, 0.2), 90.0], np.ones(21), dim=2).axes
+    assert axes.get_ylim()[1] < 3
+    assert [text.get_text() for text in axes.texts] == ["90"]
+    replicated = np.random.default_rng(5).standard_normal((100, 1, 3))
+    (axes,) = figures.predictive(("mean",), np.array([[0.0, 1e6, 0.5]]), replicated, np.array([[1, 0.01, 1]])).axes
+    assert axes.get_ylim()[1] < 30
+    assert [text.get_text() for text in axes.texts] == ["1e+06"]
 
 
 def test_contraction_shows_every_parameter():

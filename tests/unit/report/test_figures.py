@@ -217,10 +217,11 @@ def test_a_steep_start_does_not_flatten_the_training_curve():
 def test_sampler_health_runs_from_noise_to_signal():
     gamma = 1 / (1 + np.exp(np.linspace(-9, 9, 30)))
     step, q, stein = np.geomspace(1e-4, 1, 30), np.geomspace(0.5, 100, 30), np.linspace(0.9, 1.3, 30)
-    panels = sampler_health(gamma, step, q, stein, "title").axes
-    assert len(panels) == 3
+    drift = np.linspace(0.3, 0.02, 30)
+    panels = sampler_health(gamma, step, q, stein, drift, "title").axes
+    assert len(panels) == 4
     assert panels[0].get_xlim()[0] > panels[0].get_xlim()[1]
-    for axes, values in zip(panels, (step, q, stein), strict=True):
+    for axes, values in zip(panels, (step, q, stein, drift), strict=True):
         x, y = line(axes, BLUE)
         assert (np.diff(x) < 0).all()
         np.testing.assert_allclose(x, np.log10(np.sqrt((1 - gamma) / gamma))[::-1])
@@ -229,14 +230,25 @@ def test_sampler_health_runs_from_noise_to_signal():
         assert low < values.min()
         assert high > values.max()
     assert panels[1].get_yscale() == "log"
-    for axes in panels[1:]:
-        assert (line(axes, ORANGE)[1] == 1).all()
-        assert axes.get_ylim()[0] < 1 < axes.get_ylim()[1]
+    for axes, right in zip(panels[1:], (1, 1, 0), strict=True):
+        assert (line(axes, ORANGE)[1] == right).all()
+        assert axes.get_ylim()[0] <= right < axes.get_ylim()[1]
+        assert len(axes.patches) == 1, "a band for what is allowed"
+
+
+@pytest.mark.parametrize("panel", [2, 3])
+def test_one_value_does_not_squash_the_others(panel):
+    gamma = 1 / (1 + np.exp(np.linspace(-9, 9, 60)))
+    values = {name: np.full(60, right) for name, right in (("step", 0.1), ("q", 1.0), ("stein", 1.0), ("drift", 0.02))}
+    values["stein" if panel == 2 else "drift"][7] = 500.0
+    axes = sampler_health(gamma, **values).axes[panel]
+    assert axes.get_ylim()[1] < 2
+    assert [text.get_text() for text in axes.texts] == ["500"], "it is marked, with its value"
 
 
 def test_sampler_health_survives_zeros():
     gamma = np.linspace(0.1, 0.9, 5)
-    sampler_health(gamma, np.zeros(5), np.zeros(5), np.zeros(5)).draw_without_rendering()
+    sampler_health(gamma, np.zeros(5), np.zeros(5), np.zeros(5), np.zeros(5)).draw_without_rendering()
 
 
 # Files
@@ -277,9 +289,9 @@ def test_save_crops_nothing(tmp_path):
         (lambda: training_curve(np.ones((2, 5)), np.ones((2, 5)), np.zeros(2)), "validation of shape"),
         (lambda: training_curve(np.ones((2, 5)), np.ones((2, 6)), np.zeros(3)), "kept of shape"),
         (lambda: training_curve(np.ones((2, 5)), np.ones((2, 6)), np.array([0, 6])), "from 0 to 5"),
-        (lambda: sampler_health(np.array([0.5, 1.0]), *np.ones((3, 2))), "0 < gamma < 1"),
-        (lambda: sampler_health(np.array([0.5, 0.9]), *np.ones((3, 4))), "step of shape"),
-        (lambda: sampler_health(np.array([0.5]), np.ones(1), np.array([np.nan]), np.ones(1)), "finite q"),
+        (lambda: sampler_health(np.array([0.5, 1.0]), *np.ones((4, 2))), "0 < gamma < 1"),
+        (lambda: sampler_health(np.array([0.5, 0.9]), *np.ones((4, 4))), "step of shape"),
+        (lambda: sampler_health(np.array([0.5]), np.ones(1), np.array([np.nan]), np.ones(1), np.ones(1)), "finite q"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(draw, message):

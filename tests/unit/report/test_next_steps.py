@@ -1,13 +1,15 @@
 """Every finding has its next step, and a page shows it."""
 
 import pytest
+from some_summary import summary
 
 from scorefold.report import next_steps
+from scorefold.report.diagnosis_rows import caveat
 from scorefold.report.next_steps import after_diagnosis, after_inference
 
 
 @pytest.mark.parametrize(
-    ("summary", "words"),
+    ("found", "words"),
     [
         ({"converged": False, "trust": {"verdict": "good"}}, next_steps.NOT_SETTLED),
         ({"converged": True, "trust": {"verdict": "good"}}, next_steps.BY_TRUST["good"]),
@@ -15,12 +17,44 @@ from scorefold.report.next_steps import after_diagnosis, after_inference
         ({"converged": True, "trust": None}, next_steps.BY_TRUST["not known"]),
     ],
 )
-def test_after_an_inference(summary, words):
-    assert after_inference(summary) == words
+def test_after_an_inference(found, words):
+    assert after_inference(found) == words
 
 
-def test_after_a_diagnosis():
-    assert after_diagnosis({"good": True}) == next_steps.CALIBRATED
-    unlike = after_diagnosis({"good": False, "observed": {"p": {"misspecification": 0.001}}})
-    assert unlike == f"{next_steps.UNLIKE} {next_steps.MISCALIBRATED}"
-    assert next_steps.UNLIKE not in after_diagnosis({"good": True, "observed": {"p": {"misspecification": 0.4}}})
+def test_nothing_wrong_says_what_it_is_good_for():
+    (step,) = after_diagnosis(summary())
+    assert "about 20 observations" in step
+    assert "x_obs" in step
+    assert caveat(summary()) == ""
+    assert "x_obs" not in after_diagnosis(summary(observed={}))[0]
+
+
+STEPS = {
+    "not calibrated": (summary(good=False), ["posterior.refine", "simulate more (now 10,000 simulator calls)"]),
+    "data ignored": (
+        summary(good=False) | {"quantities": {"a": {"good": True}, "b": {"good": True}}},
+        ["data are not used", "posterior.refine", "simulate more"],
+    ),
+    "wrong for the observed data set": (summary(observed={"local C2ST": 0.01}), ["posterior.check", "simulate more"]),
+    "unlike the simulations": (summary(observed={"misspecification": 0.01}), ["units, columns and their order"]),
+    "not reached by the posterior": (summary(observed={"posterior predictive": 0.01}), ["simulator leaves out"]),
+    "many left out": (summary(failed=50, used=250), ["what they have in common"]),
+    "many not settled": (summary(**{"not converged": 60}), ["sf.plots.sampler"]),
+}
+
+
+@pytest.mark.parametrize(("found", "says"), STEPS.values(), ids=STEPS)
+def test_what_to_do_next(found, says):
+    steps = after_diagnosis(found)
+    assert len(steps) == len(says)
+    for step, words in zip(steps, says, strict=True):
+        assert words in step
+
+
+@pytest.mark.parametrize(("method", "says"), [("NLE", "posterior.check(x_obs"), ("ABC", "method='f-npse'")])
+def test_no_method_is_advised_to_do_what_it_cannot(method, says):
+    found = summary(good=False)
+    found["settings"]["method"] = method
+    step = after_diagnosis(found)[0]
+    assert says in step
+    assert "posterior.refine" not in step

@@ -5,7 +5,9 @@ import warnings
 import failing
 import numpy as np
 import pytest
+import scipy.stats
 
+import scorefold as sf
 from scorefold.errors import ScorefoldWarning
 from scorefold.simulation.screening import fails_by_theta, say_likelihood_alone
 from scorefold.simulation.simulations import cut, split
@@ -70,3 +72,19 @@ def test_a_likelihood_alone_is_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         say_likelihood_alone(failing.simulations(2_000)._replace(failed=0), "NLE")
+
+
+def test_failures_are_counted_once_as_they_happen(capsys, monkeypatch):
+    monkeypatch.setattr("scorefold.progress.SECONDS_A_LINE", 0.0)
+    prior = sf.Prior({"a": scipy.stats.norm(0, 1)})
+
+    def simulator(theta, rng):
+        calls.append(1)
+        return np.nan if len(calls) == 3 else theta
+
+    calls: list[int] = []
+    with pytest.warns(ScorefoldWarning, match="1 of 100 simulations failed"):
+        sf.simulate(prior, simulator, 100, progress=True)
+    said = capsys.readouterr().err
+    assert "1 failed" in said
+    assert "2 failed" not in said

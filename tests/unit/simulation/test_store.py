@@ -467,6 +467,18 @@ def test_a_shard_with_other_parameters_is_an_error(tmp_path):
     assert digest(tmp_path) == before
 
 
+def test_a_number_of_simulations_beyond_any_is_an_error(tmp_path):
+    """Before parameters are drawn for all of them."""
+    filled(tmp_path)
+    start = 16 * 10**10
+    part = safetensors.numpy.load(first_shard(tmp_path).read_bytes())
+    content = safetensors.numpy.save(part, metadata={"start": str(start)})
+    name = f"{start:012d}-{start + 16:012d}-{hashlib.sha256(content).hexdigest()}.safetensors"
+    (tmp_path / "shards" / name).write_bytes(content)
+    with pytest.raises(ScorefoldError, match="and no store to more than 1,000,000,000"):
+        Store.open(tmp_path)
+
+
 def test_parameters_that_were_rounded_otherwise_are_the_same(tmp_path):
     filled(tmp_path)
     rewritten(lambda part: {**part, "theta": part["theta"] * (1 + 1e-12)})(first_shard(tmp_path))

@@ -14,7 +14,8 @@ from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.made import Made
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.simulation.simulations import Simulations
 

@@ -24,7 +24,8 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraw
 from scorefold.methods.method import Method
 from scorefold.methods.refine.refined import Round
 from scorefold.methods.refine.region import fit_of, moved, propose
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior import Prior
 from scorefold.prior.proposal import Proposal

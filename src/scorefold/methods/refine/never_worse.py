@@ -17,7 +17,8 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.check import FEWEST_SETS, Check, Simulating
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.refining import Refining
 
 SHARE = 0.15
 """Of the budget, for all of them together."""

@@ -4,7 +4,8 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.refine.region import KINDS
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import Posterior, Refining
+from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.simulation.simulate import SMALLEST_BUDGET
 from scorefold.simulation.simulations import Simulations

@@ -42,7 +42,7 @@ from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, 
 from scorefold.methods.refine.score_summaries import Summaries, summarised
 from scorefold.methods.refine.straight_line import likest, locate
 from scorefold.posterior.composed import ComposedPosterior
-from scorefold.posterior.posterior import Refining
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.score.correction import Correction

@@ -11,7 +11,7 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.prior import Prior
-from scorefold.simulation.calls import Calls, plan
+from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
 from scorefold.simulation.store.shard import Checked, Disagrees
 
 ROUNDING = 1e-6
@@ -28,6 +28,8 @@ class Derived:
     def compare(self, found: Checked) -> None:
         """`Disagrees` for a file with other parameters."""
         start, stop, _ = found.shard
+        if stop > LARGEST_BUDGET:
+            raise Disagrees(f"it goes up to simulation {stop:,}, and no store to more than {LARGEST_BUDGET:,}")
         if self._calls is None or self._calls.budget < stop:
             enough = max(stop, 0 if self._calls is None else 2 * self._calls.budget)
             self._calls = plan(self._prior, enough, self._set_size, self._seed)

@@ -22,8 +22,11 @@ class Runtimes:
         """Keep the seconds of simulations start, start + 1, …"""
         self.folder.mkdir(exist_ok=True)
         temporary = self.folder / f".{secrets.token_hex(8)}"
-        temporary.write_bytes(safetensors.numpy.save({"seconds": np.ascontiguousarray(seconds, np.float32)}))
-        os.replace(temporary, self.folder / f"{start:012d}-{start + len(seconds):012d}.safetensors")
+        try:
+            temporary.write_bytes(safetensors.numpy.save({"seconds": np.ascontiguousarray(seconds, np.float32)}))
+            os.replace(temporary, self.folder / f"{start:012d}-{start + len(seconds):012d}.safetensors")
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Seconds of simulations start … stop-1; NaN where they were not kept."""

@@ -10,19 +10,19 @@ import pytest
 import yaml
 
 import scorefold
-from scorefold import versions
+from scorefold.app import supported
 from scorefold.app.bench import drive
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.store import export
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_this_environment_is_supported():
-    versions.check()
-    assert versions.refused((3, 11, 0), "0.10.0") == ""
-    assert versions.refused((3, 15, 1), "1.0") == ""
+    supported.check()
+    assert supported.refused((3, 11, 0), "0.10.0") == ""
+    assert supported.refused((3, 15, 1), "1.0") == ""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_this_environment_is_supported():
     ],
 )
 def test_what_cannot_work_is_said(python, jax, words):
-    assert re.search(words, versions.refused(python, jax))
+    assert re.search(words, supported.refused(python, jax))
 
 
 def test_it_is_said_when_the_package_is_imported():
@@ -49,8 +49,8 @@ def test_it_is_said_when_the_package_is_imported():
 
 
 def test_the_bounds_are_those_of_the_package():
-    assert PROJECT["requires-python"] == ">=" + ".".join(map(str, versions.OLDEST_PYTHON))
-    assert "jax>=" + ".".join(map(str, versions.OLDEST_JAX)) in PROJECT["dependencies"]
+    assert PROJECT["requires-python"] == ">=" + ".".join(map(str, supported.OLDEST_PYTHON))
+    assert "jax>=" + ".".join(map(str, supported.OLDEST_JAX)) in PROJECT["dependencies"]
 
 
 def test_every_lower_bound_is_the_version_that_is_tested():

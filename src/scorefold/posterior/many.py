@@ -1,0 +1,56 @@
+"""Draws for many data sets: one after the other, or in parts, so that progress can be shown and a stop costs little."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from scorefold.errors import Diverged, UntrustworthyDraws
+from scorefold.posterior.draws import Drawn, Options
+from scorefold.progress import bar
+
+Many = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""u (data sets, draws, dim), converged and diverged."""
+
+
+def draw_one_by_one(
+    draw: Callable[..., Drawn], dim: int, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options
+) -> Many:
+    """`Posterior.draw_many` by `Posterior.draw`."""
+    u = np.full((len(x), draws, dim), np.nan)
+    converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # sample_many says it once for all of them
+        for i, (one, seed) in enumerate(zip(x, seeds, strict=True)):
+            try:
+                drawn = draw(one, draws, seed, options)
+            except Diverged:
+                continue
+            u[i], converged[i], diverged[i] = drawn.u, drawn.info.converged, drawn.info.diverged
+    return u, converged, diverged
+
+
+def draw_in_parts(
+    draw_many: Callable[..., Many],
+    together: int,
+    x: np.ndarray,
+    draws: int,
+    seeds: Sequence[tuple[int, int]],
+    options: Options,
+    progress: bool,
+) -> Many:
+    """The same as `draw_many` of all data sets, so many at a time; after Ctrl-C for the first few, if there are some."""
+    parts: list[Any] = []
+    with bar("drawing", len(x), progress) as report:
+        try:
+            for start in range(0, len(x), together):
+                rows = slice(start, start + together)
+                parts.append(draw_many(x[rows], draws, seeds[rows], options))
+                report.update(len(parts[-1][0]), f"{int(sum(part[2].sum() for part in parts)):,} diverged")
+        except KeyboardInterrupt:
+            if not parts:
+                raise
+            report.end("stopped")
+    u, converged, diverged = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return u, converged, diverged
