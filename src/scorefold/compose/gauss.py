@@ -80,14 +80,16 @@ class Gauss:
         def score(u: Cloud, level: Level, key: Key) -> Cloud:
             c = level.gamma / level.noise
 
-            def add(chunk: Chunk) -> tuple[Cloud, Float[Array, "dim dim"]]:
-                P = (precision[sets.group[chunk.sets]] + c * jnp.eye(dim)) * chunk.real[:, None, None]
-                return jnp.einsum("jab,jnb->na", P, chunk.score), P.sum(axis=0)
+            # c is up to 10⁶, so what it multiplies is added up apart: n c - (n-1) c would be lost in single precision.
+            def add(chunk: Chunk) -> tuple[Cloud, Cloud, Float[Array, "dim dim"]]:
+                own = precision[sets.group[chunk.sets]] * chunk.real[:, None, None]
+                weighted = jnp.einsum("jab,jnb->na", own, chunk.score)
+                return weighted, jnp.einsum("j,jnd->nd", chunk.real, chunk.score), own.sum(axis=0)
 
-            weighted, summed = sets.fold(u, level, add)
-            prior = (1 - sets.count) * (1 + c)
-            inverse = jnp.linalg.inv(summed + prior * jnp.eye(dim))
-            return (weighted + prior * sets.prior(u, level)) @ inverse
+            weighted, plain, summed = sets.fold(u, level, add)
+            prior = (1 - sets.count) * sets.prior(u, level)
+            inverse = jnp.linalg.inv(summed + (1 - sets.count + c) * jnp.eye(dim))
+            return (weighted + prior + c * (plain + prior)) @ inverse
 
         return score
 
