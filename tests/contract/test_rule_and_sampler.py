@@ -12,7 +12,7 @@ from scorefold.compose import RULES, Damped, Diffused, Gauss, Jac, Tempered
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level
 from scorefold.posterior.rule_and_sampler import get_rule, get_sampler, pair
-from scorefold.sample import DDIM, SAMPLERS, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
+from scorefold.sample import DDIM, DPM, SAMPLERS, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.network import Shape
 from scorefold.tasks.exact import exact_sets
 
@@ -26,15 +26,15 @@ BATCH = "a mini-batch gives no density to compare"
 
 # For several sets and a conservative network with a base: None where the pair is right, otherwise why it is not.
 VERDICTS = {
-    #               self-tuned langevin transitions ancestral ddim     flow      metropolis
-    "diffused":     (None,     None,    TEMPERED,   REVERSES, REVERSES, REVERSES, None),
-    "tempered":     (None,     None,    None,       REVERSES, REVERSES, REVERSES, None),
-    "gauss":        (None,     None,    TEMPERED,   None,     None,     None,     MATRICES),
-    "gauss-pilots": (None,     None,    TEMPERED,   None,     None,     None,     MATRICES),
-    "jac":          (None,     None,    TEMPERED,   None,     None,     None,     MATRICES),
-    "damped":       (None,     None,    TEMPERED,   REVERSES, REVERSES, REVERSES, BATCH),
+    #               self-tuned langevin transitions ancestral ddim      dpm       flow      metropolis
+    "diffused":     (None,     None,    TEMPERED,   REVERSES, REVERSES, REVERSES, REVERSES, None),
+    "tempered":     (None,     None,    None,       REVERSES, REVERSES, REVERSES, REVERSES, None),
+    "gauss":        (None,     None,    TEMPERED,   None,     None,     None,     None,     MATRICES),
+    "gauss-pilots": (None,     None,    TEMPERED,   None,     None,     None,     None,     MATRICES),
+    "jac":          (None,     None,    TEMPERED,   None,     None,     None,     None,     MATRICES),
+    "damped":       (None,     None,    TEMPERED,   REVERSES, REVERSES, REVERSES, REVERSES, BATCH),
 }  # fmt: skip
-COLUMNS = ("self-tuned", "langevin", "transitions", "ancestral", "ddim", "probability-flow", "metropolis")
+COLUMNS = ("self-tuned", "langevin", "transitions", "ancestral", "ddim", "dpm", "probability-flow", "metropolis")
 PAIRS = list(itertools.product(RULES, SAMPLERS))
 
 
@@ -85,7 +85,7 @@ def test_no_other_sampler_does(rule, sampler):
 
 
 def test_defaults():
-    assert pair(None, None, 1, PLAIN) == (Diffused(), Ancestral())
+    assert pair(None, None, 1, PLAIN) == (Diffused(), DPM())
     assert pair(None, None, 2, PLAIN) == (Diffused(), SelfTuned())
     assert pair("gauss", None, 2, PLAIN) == (Gauss(), SelfTuned())
     assert pair(None, "langevin", 2, PLAIN) == (Diffused(), Langevin())

@@ -108,8 +108,8 @@ MARGINALS = st.sampled_from(
 KINDS = [
     sf.NPSE, sf.NPE, sf.NLE, sf.NRE, sf.ABC, sf.Training, sf.Batched, sf.embeddings.Convolution, sf.embeddings.Attention,
     *(getattr(sf.rules, name) for name in ("Damped", "Gauss", "Jac", "Diffused", "Tempered")),
-    *(getattr(sf.samplers, name) for name in ("SelfTuned", "Langevin", "Transitions", "Ancestral", "DDIM", "ProbabilityFlow",
-                                              "Metropolis")),
+    *(getattr(sf.samplers, name) for name in ("SelfTuned", "Langevin", "Transitions", "Ancestral", "DDIM", "DPM",
+                                              "ProbabilityFlow", "Metropolis")),
 ]  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def test_budget_counts_simulator_calls(sims):
 def test_npse_takes_everything_at_once(sims, posterior):
     npse = sf.fit(sims, sf.NPSE(composes=False, **TINY), seed=0)
     draws = npse.sample(X[:4], 200, seed=1)
-    assert (draws.how.sets, draws.how.sampler) == (1, sf.samplers.Ancestral())
+    assert (draws.how.sets, draws.how.sampler) == (1, sf.samplers.DPM())
     np.testing.assert_array_equal(draws.theta, posterior.sample(X[:4], 200, seed=1).theta)
     with pytest.raises(ScorefoldError, match=r"at most 4 observations.*got 5.*pf-npse"):
         npse.sample(X[:5], 200)

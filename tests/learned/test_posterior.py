@@ -52,7 +52,7 @@ def test_shape_and_names(posterior, n, draws):
     assert drawn.theta.dtype == np.float64
     assert drawn.names == GAUSSIAN.prior.names
     assert (drawn.n, drawn.how.sets) == (n, n)
-    assert isinstance(drawn.how.sampler, sf.samplers.Ancestral if n == 1 else sf.samplers.SelfTuned)
+    assert isinstance(drawn.how.sampler, sf.samplers.DPM if n == 1 else sf.samplers.SelfTuned)
     assert drawn.info.converged is True
     assert drawn.info.diverged is False
     assert drawn.seconds > 0

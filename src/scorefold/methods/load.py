@@ -35,7 +35,7 @@ from scorefold.posterior.saved import LARGEST_COUNT, About, Source, plan
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior import codec
-from scorefold.sample import DDIM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
+from scorefold.sample import DDIM, DPM, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.score.embedding import Attention, Convolution
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.training import Training
@@ -55,6 +55,7 @@ SETTINGS: dict[str, type] = {
     "Ancestral": Ancestral,
     "Attention": Attention,
     "Convolution": Convolution,
+    "DPM": DPM,
     "DDIM": DDIM,
     "Damped": Damped,
     "Diffused": Diffused,

@@ -70,8 +70,8 @@ class NPSE(Method):
         T: How many noise levels. Default 400.
         training: An `sf.Training`.
         rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.
-        sampler: How draws are made, a name or an object of `sf.samplers`. Default None: ancestral for one set, where it is
-            exact, and self-tuned for more.
+        sampler: How draws are made, a name or an object of `sf.samplers`. Default None: dpm for one set, where
+            reversing the diffusion is exact, and self-tuned for more.
         missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
             with `missing=True`. Default False.
 
@@ -105,7 +105,7 @@ class NPSE(Method):
     rule: str | Rule | None = None
     """By default diffused, from 1,000 sets on damped."""
     sampler: str | Sampler | None = None
-    """By default ancestral for one set (where it is exact), self-tuned for more."""
+    """By default dpm for one set (where reversing the diffusion is exact), self-tuned for more."""
     missing: bool = False
     """Numbers of an observation may be missing; `fit` knows from the simulations."""
 

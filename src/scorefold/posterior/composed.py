@@ -270,7 +270,8 @@ class ComposedPosterior(Posterior):
 
     def levels(self, count: int | None = None) -> Level:
         """So many of the levels that it was trained on, in rising t."""
-        return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)
+        some = None if count is None else min(count, self.method.T)  # a default sampler may want more than there are
+        return noise_levels(self.method.schedule, self.method.T, some, self.least_noise)
 
 
 class _Way(NamedTuple):

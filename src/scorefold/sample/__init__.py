@@ -1,12 +1,13 @@
 """Samplers: from a score function to draws and `Info`, by name.
 
 A sampler is given to a method, `sf.NPSE(sampler=...)`, or to `posterior.sample(x_obs, sampler=...)`, as an object of these
-classes or by its name in `SAMPLERS`. Left out, it is `Ancestral` for one set and `SelfTuned` for several. `draws.info` holds
+classes or by its name in `SAMPLERS`. Left out, it is `DPM` for one set and `SelfTuned` for several. `draws.info` holds
 what a sampler said about its run.
 """
 
 from scorefold.sample.ancestral import Ancestral
 from scorefold.sample.ddim import DDIM
+from scorefold.sample.dpm import DPM
 from scorefold.sample.health import Info
 from scorefold.sample.langevin import Langevin
 from scorefold.sample.metropolis import Metropolis
@@ -14,7 +15,7 @@ from scorefold.sample.probability_flow import ProbabilityFlow
 from scorefold.sample.self_tuned import SelfTuned
 from scorefold.sample.transitions import Transitions
 
-Sampler = SelfTuned | Langevin | Transitions | Ancestral | DDIM | ProbabilityFlow | Metropolis
+Sampler = SelfTuned | Langevin | Transitions | Ancestral | DDIM | DPM | ProbabilityFlow | Metropolis
 
 SAMPLERS: dict[str, Sampler] = {
     "self-tuned": SelfTuned(),
@@ -22,12 +23,14 @@ SAMPLERS: dict[str, Sampler] = {
     "transitions": Transitions(),
     "ancestral": Ancestral(),
     "ddim": DDIM(),
+    "dpm": DPM(),
     "probability-flow": ProbabilityFlow(),
     "metropolis": Metropolis(),
 }
 
 __all__ = [
     "DDIM",
+    "DPM",
     "SAMPLERS",
     "Ancestral",
     "Info",

@@ -13,7 +13,7 @@ from scorefold.app.bench.plan import BASELINES, Cell, grouped, sampler
 from scorefold.app.bench.setups import configured
 from scorefold.methods.npse import NPSE
 from scorefold.posterior.rule_and_sampler import get_sampler
-from scorefold.sample import Ancestral, SelfTuned
+from scorefold.sample import DPM, SelfTuned
 
 
 class Machine(NamedTuple):
@@ -71,7 +71,7 @@ def draw_seconds(cell: Cell, machine: Machine) -> float:
         return machine.draw + machine.other
     sets = -(-cell.n // cell.m) if method.composes else 1
     given = sampler(cell.sampler) if cell.sampler else method.sampler
-    chosen = (Ancestral() if sets == 1 else SelfTuned()) if given is None else get_sampler(given)
+    chosen = (DPM() if sets == 1 else SelfTuned()) if given is None else get_sampler(given)
     moves = (chosen.levels or method.T) * getattr(chosen, "steps", 1)
     return machine.draw + moves * (machine.level + machine.score * sets * max(cell.draws, 128) * method.training.members)
 

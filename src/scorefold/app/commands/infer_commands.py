@@ -30,7 +30,7 @@ def infer(
     sampler: Annotated[
         str | None,
         typer.Option(
-            help="How draws are made: self-tuned, langevin, transitions, ancestral, ddim, probability-flow or metropolis; "
+            help="How draws are made: self-tuned, langevin, transitions, ancestral, ddim, dpm, probability-flow or metropolis; "
             "for nle and nre smc, nuts or vi. npe and abc have none."
         ),
     ] = None,
