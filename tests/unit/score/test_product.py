@@ -40,3 +40,14 @@ def test_the_sum_over_a_batch_is_one_product():
     text = jax.jit(jax.grad(loss(product))).lower(W, X).as_text()
     assert "tensor<5x14xf32>, tensor<14x3xf32>" in text
     assert "optimization_barrier" in text
+
+
+def test_it_is_as_precise_as_asked_where_it_is_called():
+    def asked(x, weight):
+        with jax.default_matmul_precision("highest"):
+            return jax.vmap(product, in_axes=(0, None))(x, weight)
+
+    shapes = jnp.zeros((8, 3)), jnp.zeros((3, 2))
+    assert "HIGHEST" in jax.jit(asked).lower(*shapes).as_text()
+    assert "HIGHEST" in jax.jit(jax.grad(lambda x, weight: asked(x, weight).sum(), argnums=1)).lower(*shapes).as_text()
+    assert "HIGHEST" not in jax.jit(lambda x, weight: jax.vmap(product, in_axes=(0, None))(x, weight)).lower(*shapes).as_text()
