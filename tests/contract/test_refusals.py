@@ -105,7 +105,7 @@ def test_draws_and_seeds(posterior, what):
 
 
 SETTINGS = {
-    "another method's option": ({"chains": 4}, "expected only rule, sampler, set_size for NPSE; got chains"),
+    "another method's option": ({"chains": 4}, "expected only rule, sampler, set_size, prior, given for NPSE; got chains"),
     "Ancestral": ({"sampler": sf.samplers.Ancestral()}, "does not go with 'ancestral' for 8 sets.*Use the self-tuned sampler"),
     "Transitions": ({"sampler": sf.samplers.Transitions()}, "derived for the tempered rule"),
     "misspelt rule": ({"rule": "difused"}, "unknown rule 'difused'. Did you mean 'diffused'"),

@@ -43,7 +43,7 @@ METHODS = {
 }
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_trained_posterior_uses_the_inputs(sims, data, method, quick_to_run, tmp_path):
     y, dose = data
@@ -51,11 +51,11 @@ def test_a_trained_posterior_uses_the_inputs(sims, data, method, quick_to_run, t
     draws = posterior.sample(y, 1_000, inputs=dose)
     mean, covariance = exact(y, dose)
     sd = np.sqrt(np.diag(covariance))
-    assert np.abs((draws.theta.mean(axis=0) - mean) / sd).max() < 1, (
+    assert np.abs((draws.theta.mean(axis=0) - mean) / sd).max() < 2, (
         "a posterior that ignores the inputs has b near 0, 8 sd off"
     )
-    assert (draws.theta.std(axis=0) / sd).max() < 1.7
-    assert (draws.theta.std(axis=0) / sd).min() > 0.6
+    assert (draws.theta.std(axis=0) / sd).max() < 2
+    assert (draws.theta.std(axis=0) / sd).min() > 0.5
     back = sf.load(posterior.save(tmp_path / "model"))
     np.testing.assert_allclose(back.sample(y, 1_000, inputs=dose).theta, draws.theta, rtol=1e-4, atol=1e-4)
 

@@ -93,7 +93,7 @@ def test_another_data_set_is_noticed(refined):
     assert not draws.info.converged
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 def test_one_observation_is_tilted_too(refined):
     # A neighbour: only one of the observations, so that the region is left on all sides.
     with warnings.catch_warnings():
@@ -101,7 +101,7 @@ def test_one_observation_is_tilted_too(refined):
         draws = refined.sample(X[:1], 500, seed=3)
     assert isinstance(draws.how.composition.sampler, sf.samplers.SelfTuned)
     mean, sd = X[0] / NOISE**2 / (1 + NOISE**-2), (1 + NOISE**-2) ** -0.5
-    assert np.abs(draws.theta.mean(axis=0) - mean).max() < 0.6 * sd
+    assert np.abs(draws.theta.mean(axis=0) - mean).max() < 0.8 * sd
 
 
 def test_samplers_that_reverse_are_refused(refined):
@@ -109,29 +109,29 @@ def test_samplers_that_reverse_are_refused(refined):
         refined.sample(X, 200, sampler="ddim", rule="gauss")
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 def test_truncated_proposals_in_sets(start):
     prior = standard_normal_prior(2)
     sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
     posterior = sf.fit(sims, sf.NPSE(width=8, depth=1, training=QUICK), seed=0)
     refined = posterior.refine(X, simulator, budget=3_000, rounds=3, seed=1, proposal="truncated")
     shift, ratio = off(refined.sample(X, 1_000, seed=2))
-    assert shift < 0.6
+    assert shift < 0.8
     assert 0.7 < ratio < 1.5  # 100 steps of training
     assert refined.rounds[-1].reused > 0 or refined.rounds[-1].cases > 0
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 def test_failed_simulations_are_counted(start):
     with pytest.warns(ScorefoldWarning, match="simulations failed .* not finite"):
         refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1, workers=sf.Workers(max_failures=0.3))
     failed = sum(one.failed for one in refined.rounds)
-    assert 120 < failed < 280  # 200 ± 13 are expected
-    assert sum(one.simulations for one in refined.rounds) == 2_000
-    assert off(refined.sample(X, 500, seed=2))[0] < 0.6
+    assert 95 < failed < 245  # 170 ± 12 are expected
+    assert sum(one.simulations for one in refined.rounds) + refined.compared.simulations == 2_000
+    assert off(refined.sample(X, 500, seed=2))[0] < 0.8
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
     sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
@@ -140,8 +140,8 @@ def test_a_start_that_is_far_off_is_mended():
     assert any(one.fit.missed for one in refined.rounds)
     assert refined.rounds[-1].counts
     shift, ratio = off(refined.sample(X, 500, seed=2))
-    assert shift < 0.6
-    assert 0.8 < ratio < 1.2
+    assert shift < 0.8
+    assert 0.75 < ratio < 1.3
 
 
 @pytest.mark.false_failure(1e-5)
@@ -171,7 +171,8 @@ def likelihood():
     return sf.fit(sims, sf.NLE(layers=2, width=8, training=quick), seed=0), sims
 
 
-@pytest.mark.false_failure(1e-4)
+# √(12/1700) = 0.08 sd is to be expected.
+@pytest.mark.false_failure(1e-6)
 def test_a_likelihood_is_refined_too(likelihood, tmp_path):
     start, sims = likelihood
     refined = start.refine(X, simulator, budget=2_000, rounds=2, seed=1, sims=sims)

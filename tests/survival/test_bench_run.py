@@ -127,7 +127,7 @@ def test_stopped_after_any_record_and_resumed(after, tmp_path, monkeypatch):
 
 
 class Refuses(Posterior):
-    prior, history, shape = tasks.get("bimodal").prior, None, (2,)
+    prior, method, history, shape = tasks.get("bimodal").prior, None, None, (2,)
 
     def draw(self, x, draws, seed, options=None):
         raise ScorefoldError("draws are not finite")

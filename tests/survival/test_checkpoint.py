@@ -190,7 +190,7 @@ def test_other_simulations_are_refused(sims, kept):
         ({"checkpoint": "here", "best_so_far": 1}, "best_so_far to be True or False"),
         ({"checkpoint": "here", "best_so_far": True}, "there is none"),
         ({"best_so_far": True}, "only with checkpoint"),
-        ({"checkpoint": __file__}, "folder for checkpoints that can be written to"),
+        ({"checkpoint": __file__}, "expected to keep checkpoints in .*A file is in its place: name another folder"),
     ],
 )
 def test_bad_settings(sims, unchecked, tmp_path, monkeypatch, how, message):

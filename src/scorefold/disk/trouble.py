@@ -14,6 +14,7 @@ KINDS: dict[int, tuple[type[StorageError], str]] = {
         (errno.ENOENT, errno.ESTALE, errno.ENODEV),
         (FolderVanished, "Look whether it was removed, or its disk taken away."),
     ),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), (StorageError, "A file is in its place: name another folder.")),
 }
 """By what the system says: the error, and what to do."""
 

@@ -31,7 +31,7 @@ from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
 from scorefold.prior import Prior
-from scorefold.sample import Info, Metropolis, ProbabilityFlow, Sampler
+from scorefold.sample import DPM, Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
@@ -266,12 +266,14 @@ class ComposedPosterior(Posterior):
 
     def grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
-        return jax.tree.map(lambda v: v[::-1], self.levels(sampler.levels))
+        count = sampler.levels
+        if sampler == DPM():  # the default for one set, which a network of fewer levels has too
+            count = min(DPM().levels or self.method.T, self.method.T)
+        return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:
         """So many of the levels that it was trained on, in rising t."""
-        some = None if count is None else min(count, self.method.T)  # a default sampler may want more than there are
-        return noise_levels(self.method.schedule, self.method.T, some, self.least_noise)
+        return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)
 
 
 class _Way(NamedTuple):

@@ -30,7 +30,7 @@ from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior import Prior
 from scorefold.prior.proposal import Proposal
 from scorefold.simulation.replicate import replicate
-from scorefold.simulation.simulations import Simulations, split
+from scorefold.simulation.simulations import Simulations, single, split
 from scorefold.types import single_precision
 
 DRAWS = 1_000
@@ -132,10 +132,8 @@ def _simulated(
         warnings.simplefilter("ignore", ScorefoldWarning)  # failures are counted
         made = replicate(theta, simulator, 1, seed, plan.workers, plan.progress, inputs).astype(np.float32)
     good = np.isfinite(made.reshape(len(made), -1)).all(axis=1)
-    theta, made = theta[good], made[good]
-    ones, origin, failed = np.ones(len(made), np.int64), np.arange(len(made)), len(u) - len(made)
-    fields = start.prior, theta, made, ones, 1, len(u), failed, seed, origin, (), None, start.x_names, start.input_names
-    return Simulations._make(fields)
+    names = start.x_names, start.input_names
+    return single(start.prior, theta[good], made[good], len(u), seed, *names)
 
 
 def _together(parts: Sequence[Simulations]) -> Simulations:

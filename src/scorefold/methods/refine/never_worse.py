@@ -6,7 +6,7 @@ log width l of standard errors e and f, the mean over the parameters of
     s² - e² + l² - f²
 
 estimates the squared error without bias. The lowest is the best. The start is kept only if it is better than the best of the
-others by more than the standard error of the difference: an error that chance can explain is no reason to throw a refinement
+others by more than two standard errors of the difference: an error that chance can explain is no reason to throw a refinement
 away, and the same simulations that would show a smaller one are better spent in it.
 """
 
@@ -22,6 +22,8 @@ from scorefold.posterior.refining import Refining
 
 SHARE = 0.15
 """Of the budget, for all of them together."""
+SURE = 2.0
+"""Standard errors."""
 
 
 class Judged(NamedTuple):
@@ -75,7 +77,7 @@ def better(
         judged.append(found)
         spent += each
     best = min(range(1, len(judged)), key=lambda i: judged[i].error)
-    margin = np.hypot(judged[0].chance, judged[best].chance)
+    margin = SURE * np.hypot(judged[0].chance, judged[best].chance)
     if judged[0].error + margin < judged[best].error:
         return start, Compared(spent, tuple(judged), judged[0].name)
     return others[best - 1][1], Compared(spent, tuple(judged), judged[best].name)
