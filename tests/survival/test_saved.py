@@ -448,10 +448,10 @@ def test_hostile_configurations(tmp_path, files, what):
 
 
 def refused(folder, message):
-    started = time.perf_counter()
+    started = time.process_time()  # whatever else the machine does
     with pytest.raises(ModelError, match=message) as caught:
         sf.load(folder)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert "\n" not in str(caught.value)
 
 

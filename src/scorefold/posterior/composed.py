@@ -266,9 +266,8 @@ class ComposedPosterior(Posterior):
 
     def grid(self, sampler: Sampler) -> Level:
         """The sampler's levels in falling t."""
-        count = sampler.levels
-        if sampler == DPM():  # the default for one set, which a network of fewer levels has too
-            count = min(DPM().levels or self.method.T, self.method.T)
+        # The default for one set serves a network of fewer levels too.
+        count = min(sampler.levels or self.method.T, self.method.T) if sampler == DPM() else sampler.levels
         return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:
