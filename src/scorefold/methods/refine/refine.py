@@ -173,7 +173,7 @@ def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
     region, seed = made.region, job.plan.seed
     w = locate(made.cases, region, job.x, job.start.choose_set_size(len(job.x))[0], DRAWS, seed)
     u, fit = region.from_w(w), fit_of(w, region)
-    one = _round(at.latest, u, fit, made, correction=None, locating=True)
+    one = _round(at.latest, u, fit, made, correction=None, engine="line")
     earlier, done, left = (*at.earlier, (region, made.fresh)), (*at.done, one), at.left - made.fresh.budget
     if not at.stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
         # A line is not enough: on with the draws before and with the region around them.
@@ -216,26 +216,25 @@ def _last_round(
         warnings.simplefilter("ignore", UntrustworthyDraws)
         seen = summaries.join(job.x) if summaries else job.x
         drawn, fit = draw_in_region(local, seen, DRAWS, (plan.seed, len(at.done) + 1))
-    one = _round(at.latest, drawn.u, fit, made, None, locating=False)
+    correction, engine = None, "likelihood"
     if isinstance(local, ComposedPosterior):
-        one = _round(at.latest, drawn.u, fit, made, local.ensemble.correction, locating=False)
-    else:
-        one = one._replace(engine="likelihood")
+        correction, engine = local.ensemble.correction, "scores"
+    one = _round(at.latest, drawn.u, fit, made, correction, engine)
     done = (*at.done, one)
     return RefinedPosterior(start.prior, start.shape, local, summaries, len(job.x), done, agree(one), NOT_COMPARED)
 
 
-def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correction: Correction | None, locating: bool) -> Round:
+def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correction: Correction | None, engine: str) -> Round:
     """What came of a round."""
     shift, widths = moved(state.before, u)
     return Round(
         proposal=made.region,
-        engine="line" if locating else "scores",
+        engine=engine,
         simulations=made.fresh.budget,
         failed=made.fresh.failed,
         cases=len(made.cases.theta),
         reused=len(made.cases.theta) - len(made.fresh.theta),
-        gate=float(locating is False) if correction is None else float(np.asarray(correction.gate).mean()),
+        gate=float(engine != "line") if correction is None else float(np.asarray(correction.gate).mean()),
         fit=fit,
         several_modes=state.several_modes,
         lost_mode=state.several_modes and not (state.valley.keeps(u) and deepest_valley(u).separate),
