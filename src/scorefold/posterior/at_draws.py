@@ -10,11 +10,10 @@ import numpy as np
 
 from scorefold.noise import Level
 from scorefold.posterior.pilots import PaddedSets
+from scorefold.sample.self_tuned import preconditioner
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.types import Array, Cloud, Float, Theta
+from scorefold.types import Array, Cloud, Float
 
-MOST_AT_CENTRE = 512
-"""Sets whose scores at one point are computed together."""
 SCORED_TOGETHER = 8
 """Sets whose single scores are computed at a time."""
 PAIRS_TOGETHER = 64
@@ -31,22 +30,27 @@ def with_more_room(padded: PaddedSets) -> PaddedSets:
 
 @eqx.filter_jit
 def by_member(
-    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud, centre: Theta
-) -> tuple[Float[Array, "members draws dim"], Float[Array, "members sets dim"]]:
-    """Every member's composed score at the draws, and its score of each set at their centre.
+    ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud
+) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
+    """Every member's composed score at the draws, and how far these give way to it.
 
     What proposals add is the same for all of them, and left out.
     """
 
-    def one(network: Any) -> tuple[Cloud, Float[Array, "sets dim"]]:
+    def one(network: Any) -> Cloud:
         alone = replace(ensemble, network=jax.tree.map(lambda v: v[None], network))
         sets = alone.embed(padded.x, padded.sizes, padded.number)
-        prepared, index = sets.prepare(centre[None], level), jnp.arange(len(padded.sizes))
-        each = jax.lax.map(lambda j: sets.chunk(prepared, level, j[None])[0, 0], index, batch_size=MOST_AT_CENTRE)
-        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level), each
+        return sets.total(u, level) + (1 - sets.count) * sets.prior(u, level)
 
     with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, ensemble.network)
+        composed = jax.lax.map(one, ensemble.network)
+        return composed, response(u, composed)
+
+
+def response(u: Cloud, scores: Float[Array, "members draws dim"]) -> Float[Array, "dim dim"]:
+    """The inverse of the mean score's slope around the draws, within a mode."""
+    root = preconditioner(u, scores.mean(axis=0), jax.random.key(0))
+    return root @ root.T
 
 
 @eqx.filter_jit

@@ -346,13 +346,14 @@ def _within(weight: np.ndarray) -> np.ndarray:
 def left_over(local: LocalMean, n: int, u: np.ndarray, theta: np.ndarray, found: Disagreement) -> Disagreement:
     """The errors that draws u of a corrected posterior have left.
 
-    Those of the correction, a share of what it moved, and what the members' noise hides, which no simulation shows.
+    Those of the correction, a share of what it moved, and how far the members' slopes differ, since it is a straight line.
     """
     around = Around.draws(u, theta)
     chance = n * np.sqrt(np.maximum(np.diag(around.cross @ local.error @ around.cross.T), 0.0)) / around.sd
     moved = around.shift(around.precision @ (u.mean(axis=0) - local.centre))
-    shift = np.sqrt(chance**2 + (REMAINS * moved) ** 2 + found.noise)
-    return Disagreement(shift[None], local.width_error[None], found.noise)
+    slopes = np.sqrt((found.log_width**2).sum(axis=0) / max(len(found.log_width) - 1, 1))
+    shift = np.sqrt(chance**2 + (REMAINS * moved) ** 2 + slopes**2)
+    return Disagreement(shift[None], np.hypot(local.width_error, slopes)[None])
 
 
 def _beyond_chance(found: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
 from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
-from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, by_scores
+from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.sample import DPM, Info, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
@@ -141,10 +141,10 @@ class ComposedPosterior(Posterior):
         some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
         lowest = jax.tree.map(lambda v: v[-1], self.grid(how.sampler))
         at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        made = by_member(self.scores, with_more_room(padded), lowest, at, jnp.asarray(some.mean(axis=0), jnp.float32))
-        composed, each = (np.asarray(one, np.float64) for one in made)
+        made = by_member(self.scores, with_more_room(padded), lowest, at)
+        composed, gives_way = (np.asarray(one, np.float64) for one in made)
         theta = self.prior.from_normal(some)
-        found = by_scores(composed[:, : len(some)], some, theta, each[:, : how.sets])
+        found = by_scores(MemberScores(composed[:, : len(some)], gives_way), some, theta)
         error = None if self.local is None else left_over(self.local, len(x), some, theta, found)
         if self.reach is None:
             return Doubts(found, error=error)

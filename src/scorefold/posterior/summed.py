@@ -21,6 +21,7 @@ from scorefold.compose.slice import Along
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
+from scorefold.posterior.at_draws import response
 from scorefold.posterior.check import Pairs
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
@@ -31,7 +32,7 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.tilted import tilt_of
-from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, by_scores
+from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample.ascent import ascend, curvatures
@@ -199,8 +200,9 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         some = u[:: -(-len(u) // JUDGED)]  # chains lie one after the other
         at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
-        scores = _by_member(terms, _padded(x), jnp.asarray(len(x)), self._tilt, at)
-        found = by_scores(np.asarray(scores, np.float64)[:, : len(some)], some, self.prior.from_normal(some))
+        made = _by_member(terms, _padded(x), jnp.asarray(len(x)), self._tilt, at)
+        scores, gives_way = (np.asarray(one, np.float64) for one in made)
+        found = by_scores(MemberScores(scores[:, : len(some)], gives_way), some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
         return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(terms.standardize, x, u))
@@ -412,14 +414,15 @@ def _clouds_of_many(
 @eqx.filter_jit
 def _by_member(
     terms: MeanTerms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None, u: Cloud
-) -> Float[Array, "members draws dim"]:
-    """The gradient of every member's own log density, a few draws at a time."""
+) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
+    """The gradient of every member's own log density, a few draws at a time, and how far the draws give way to it."""
 
     def one(network: Any) -> Cloud:
         alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
         return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count, tilt)), u, batch_size=GRADIENTS_TOGETHER)
 
-    return jax.lax.map(one, terms.network)
+    scores = jax.lax.map(one, terms.network)
+    return scores, response(u, scores)
 
 
 @eqx.filter_jit

@@ -1,10 +1,23 @@
 """What members' disagreement says of draws, and observations that are unlike the simulations."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from scorefold.posterior.at_draws import response
 from scorefold.posterior.reach import Strangeness, fit_reach
-from scorefold.posterior.trust import BAD, GOOD, UNKNOWN, USABLE, Disagreement, Doubts, by_draws, by_scores, judge
+from scorefold.posterior.trust import (
+    BAD,
+    GOOD,
+    UNKNOWN,
+    USABLE,
+    Disagreement,
+    Doubts,
+    MemberScores,
+    by_draws,
+    by_scores,
+    judge,
+)  # fmt: skip
 
 NAMES = ("a", "b")
 COVARIANCE = np.array([[0.04, 0.01], [0.01, 0.09]])
@@ -30,7 +43,7 @@ def test_a_member_s_shift_is_found_in_posterior_sd():
     u = gaussian_draws()
     moved = np.array([0.05, -0.03])
     scores = member_scores(u, [u.mean(axis=0) + moved, u.mean(axis=0) - moved], [COVARIANCE, COVARIANCE])
-    found = by_scores(scores, u, u)
+    found = by_scores(MemberScores(scores, COVARIANCE), u, u)
     sd = np.sqrt(np.diag(COVARIANCE))
     assert found.shift == pytest.approx(np.stack([moved / sd, -moved / sd]), rel=0.1)
     assert np.abs(found.log_width).max() < 1e-6
@@ -39,7 +52,7 @@ def test_a_member_s_shift_is_found_in_posterior_sd():
 def test_a_member_s_width_is_found_as_a_log_ratio():
     u = gaussian_draws()
     scores = member_scores(u, [u.mean(axis=0)] * 2, [1.2 * COVARIANCE, COVARIANCE / 1.2])
-    found = by_scores(scores, u, u)
+    found = by_scores(MemberScores(scores, COVARIANCE), u, u)
     # To first order; the two members are 1.2 times wider and narrower in variance.
     assert found.log_width[0] == pytest.approx([np.log(1.2) / 2] * 2, rel=0.1)
     assert found.log_width[1] == pytest.approx([-np.log(1.2) / 2] * 2, rel=0.1)
@@ -51,7 +64,20 @@ def test_parameters_that_are_mapped_keep_their_shift():
     moved = np.array([0.05, -0.03])
     scores = member_scores(u, [u.mean(axis=0) + moved, u.mean(axis=0) - moved], [COVARIANCE, COVARIANCE])
     expected = matrix @ moved / np.sqrt(np.diag(matrix @ COVARIANCE @ matrix.T))
-    assert by_scores(scores, u, u @ matrix.T + 7).shift[0] == pytest.approx(expected, rel=0.1)
+    assert by_scores(MemberScores(scores, COVARIANCE), u, u @ matrix.T + 7).shift[0] == pytest.approx(expected, rel=0.1)
+
+
+def test_modes_far_apart_do_not_make_disagreement_look_large():
+    rng = np.random.default_rng(0)
+    side = rng.choice([-1.0, 1.0], (1_024, 1))
+    u = 0.1 * rng.standard_normal((1_024, 2)) + side * [2.0, 0.0]
+    # Each member moves both modes by a fifth of their width.
+    own = [-(u - side * [2.0, 0.0] - moved) / 0.01 for moved in ([0.02, 0.0], [-0.02, 0.0])]
+    scores = np.stack(own).astype(np.float32)
+    found = by_scores(MemberScores(scores, np.asarray(response(jnp.asarray(u, jnp.float32), jnp.asarray(scores)))), u, u)
+    assert found.shift[:, 0] == pytest.approx([0.01, -0.01], rel=0.2)  # the sd of all draws is 2
+    by_covariance = by_scores(MemberScores(scores, np.cov(u, rowvar=False)), u, u)
+    assert np.abs(by_covariance.shift).max() > 1
 
 
 @pytest.mark.false_failure(1e-6)
@@ -76,7 +102,7 @@ def spread(shift, log_width=0.0):
         (Doubts(spread(0.01)), GOOD),
         (Doubts(spread(0.2)), USABLE),
         (Doubts(spread(2.0)), BAD),
-        (Doubts(spread(0.01, 0.15)), USABLE),
+        (Doubts(spread(0.01, 0.08)), USABLE),
         (Doubts(spread(0.01, 0.5)), BAD),
         (Doubts(spread(0.01), floor=0.3), USABLE),
         (Doubts(spread(0.01), strange=Strangeness(0.005, 3, 0.0)), USABLE),
