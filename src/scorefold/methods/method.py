@@ -30,12 +30,7 @@ class Method(ABC):
         return 0
 
     def refine(
-        self,
-        start: Posterior,
-        xs: Sequence[np.ndarray],
-        simulator: Callable[..., Any],
-        sims: Simulations | None,
-        plan: Refining,
+        self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Sequence[Posterior]:
         """What `Posterior.refine` does, for each data set; refused by methods that cannot."""
         raise ScorefoldError(

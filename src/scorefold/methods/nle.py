@@ -99,12 +99,7 @@ class NLE(Method):
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
     def refine(
-        self,
-        start: Posterior,
-        xs: Sequence[np.ndarray],
-        simulator: Callable[..., Any],
-        sims: Simulations | None,
-        plan: Refining,
+        self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> list[RefinedPosterior]:
         """A posterior for each data set, by rounds of likelihoods (`refine/likelihood_rounds.py`)."""
         if not isinstance(start, SummedPosterior):

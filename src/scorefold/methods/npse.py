@@ -20,7 +20,6 @@ from scorefold.methods.fixed_with_holes import fixed_with_holes
 from scorefold.methods.method import Method
 from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.refine import refine
-from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.noise import levels
 from scorefold.posterior import rule_and_sampler as pairing
 from scorefold.posterior.composed import ComposedPosterior
@@ -156,13 +155,8 @@ class NPSE(Method):
         return trained
 
     def refine(
-        self,
-        start: Posterior,
-        xs: Sequence[np.ndarray],
-        simulator: Callable[..., Any],
-        sims: Simulations | None,
-        plan: Refining,
-    ) -> list[RefinedPosterior]:
+        self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Sequence[Posterior]:
         """A posterior for each data set, from simulations near it."""
         if self.missing:
             raise ScorefoldError(
