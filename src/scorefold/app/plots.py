@@ -16,9 +16,12 @@ import numpy as np
 from scorefold import settings
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, ScorefoldWarning, closest
+from scorefold.methods.refine.likelihood_rounds import spread
 from scorefold.methods.refine.refined import RefinedPosterior
+from scorefold.methods.refine.round import Round
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
+from scorefold.prior import Prior
 from scorefold.report import diagnosis_figures, health_figures
 from scorefold.report.canvas import finite_array, save
 from scorefold.report.corner import corner
@@ -34,7 +37,7 @@ __all__ = ["pairs", "predictive", "rounds", "sampler", "save", "sequence", "trai
 SHOWN_PRIOR_DRAWS = 4_000
 MOST_PAIRED = 12
 """Parameters in a pair plot, unless they are chosen."""
-MOST_FOLLOWED, SHOWN_OF_REGION = 4, 1_000
+MOST_FOLLOWED, SHOWN_OF_REGION = 4, 300
 """Parameters in a figure of rounds, unless they are chosen, and parameters drawn from each region."""
 
 
@@ -199,10 +202,18 @@ def rounds(posterior: Posterior, parameters: Sequence[str] | None = None, truth:
         if one.before is None or one.after is None:
             raise ScorefoldError("expected rounds with their draws; got a model of an older version. Refine again to see them.")
         steps = steps or [Step("start", None, prior.from_normal(one.before)[:, chosen])]
-        region = prior.proposing(one.proposal).sample(SHOWN_OF_REGION, 0)
-        steps.append(Step(f"{number}\n{one.engine}", region[:, chosen], prior.from_normal(one.after)[:, chosen]))
+        steps.append(
+            Step(f"{number}\n{one.engine}", _simulated(prior, one)[:, chosen], prior.from_normal(one.after)[:, chosen])
+        )
     true = None if truth is None else finite_array("truth", truth, (prior.dim,))[chosen]
     return rounds_figure(steps, [prior.names[k] for k in chosen], title, true)
+
+
+def _simulated(prior: Prior, one: Round) -> np.ndarray:
+    """Parameters like those that a round simulated: of its region, or around the draws before."""
+    if one.placed and one.before is not None:
+        return prior.from_normal(spread(np.asarray(one.before, float), SHOWN_OF_REGION, 0))
+    return prior.proposing(one.proposal).sample(SHOWN_OF_REGION, 0)
 
 
 def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":

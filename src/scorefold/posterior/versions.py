@@ -27,7 +27,7 @@ def _without_draws_of_rounds(config: Any) -> Any:
         return config
     found = {key: _without_draws_of_rounds(value) for key, value in config.items()}
     if {"proposal", "engine", "gate", "fit"} <= set(found):
-        found |= {"before": None, "after": None, "modes": [], "vanished": 0}
+        found |= {"before": None, "after": None, "modes": [], "vanished": 0, "placed": False}
     return found
 
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from scorefold.report.canvas import figure_of, legend_below, plain, plain_text
-from scorefold.report.palette import BAND, BLUE, BLUE_MID, GREY, INK, ORANGE
+from scorefold.report.palette import BLUE, BLUE_MID, FRAME, INK, ORANGE
 
-WIDTH = 0.36
-"""Half that of a region's box, in rounds."""
+ASIDE, WIDTH = 0.19, 0.13
+"""Of simulations and draws from the middle of their round, and half the width of either, in rounds."""
 ROOM = 0.15
 """Beyond the last region in the lower panel, as a part of it."""
 NARROWS = 2.5
@@ -29,7 +29,7 @@ class Step(NamedTuple):
     label: str
     """Below it."""
     region: np.ndarray | None
-    """Parameters (count, dim) where simulations were made; None for the start."""
+    """Parameters (count, dim) like those that were simulated; None for the start."""
     draws: np.ndarray
     """(count, dim)"""
 
@@ -56,31 +56,29 @@ def rounds(steps: Sequence[Step], names: Sequence[str], title: str = "", truth: 
 
 
 def _draw(axes: Axes, steps: Sequence[Step], k: int, truth: np.ndarray | None) -> None:
-    """One parameter: regions as boxes of 95 %, draws as dots with their mean and 90 %."""
+    """One parameter: simulations as grey dots, draws as blue ones on their right, with the median and 90 %."""
     rng = np.random.default_rng(0)
     for place, step in enumerate(steps):
         if step.region is not None:
-            low, high = np.quantile(step.region[:, k], [0.025, 0.975])
-            label = "the region (95 %)" if place == 1 else None
-            axes.bar(place, high - low, 2 * WIDTH, low, color=BAND, edgecolor=GREY, linewidth=0.6, label=label)
-        values = step.draws[:, k]
-        across = place + rng.uniform(-0.5, 0.5, len(values)) * WIDTH
-        axes.plot(across, values, ".", color=BLUE_MID, ms=2.5, alpha=0.6, zorder=3)
+            values = step.region[:, k]
+            across = place - ASIDE + rng.uniform(-1, 1, len(values)) * WIDTH
+            label = "simulations" if place == 1 else None
+            axes.plot(across, values, ".", color=FRAME, ms=2.5, zorder=2, label=label)
+        values, middle = step.draws[:, k], place + ASIDE * (step.region is not None)
+        axes.plot(middle + rng.uniform(-1, 1, len(values)) * WIDTH, values, ".", color=BLUE_MID, ms=2.5, zorder=3)
         ends, label = np.quantile(values, [0.05, 0.95]), "draws, their median and 90 %" if place == 0 else None
-        axes.plot([place, place], ends, color=BLUE, lw=2, zorder=4, solid_capstyle="butt", label=label)
-        axes.plot(place, np.median(values), "o", color=BLUE, ms=5, mec="white", mew=0.8, zorder=5)
+        axes.plot([middle, middle], ends, color=BLUE, lw=2, zorder=4, solid_capstyle="butt", label=label)
+        axes.plot(middle, np.median(values), "o", color=BLUE, ms=5, mec="white", mew=0.8, zorder=5)
     if truth is not None:
-        axes.axhline(truth[k], color=ORANGE, lw=1.2, zorder=2, label="truth")
+        axes.axhline(truth[k], color=ORANGE, lw=1.2, zorder=1.5, label="truth")
     plain(axes)
     axes.grid(axis="x", visible=False)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlim(-0.6, len(steps) - 0.4)
-    axes.use_sticky_edges = False
-    axes.autoscale_view(scalex=False)
 
 
 def _reach(step: Step, k: int) -> tuple[float, float]:
-    """Of the region's 95 % and all draws."""
+    """Of 95 % of the simulations and of all draws."""
     low, high = step.draws[:, k].min(), step.draws[:, k].max()
     if step.region is None:
         return low, high

@@ -60,7 +60,7 @@ def test_rounds():
     kept = [one._replace(before=BEFORE, after=BEFORE / 50) for one in posterior.rounds]
     figure = plots.rounds(dataclasses.replace(posterior, rounds=tuple(kept)), truth=[0.5, 0.5], title="$ rounds")
     assert len(figure.axes) == 4  # both parameters, as a whole and on the last round's scale
-    assert words(figure) == {"the region (95 %)", "draws, their median and 90 %", "truth"}
+    assert words(figure) == {"simulations", "draws, their median and 90 %", "truth"}
     assert [text.get_text() for text in figure.axes[2].get_xticklabels()] == ["start", "1\nline", "2\nscores"]
     one = plots.rounds(dataclasses.replace(posterior, rounds=tuple(kept)), parameters=[posterior.prior.names[1]])
     assert [axes.get_title(loc="left") for axes in one.axes if axes.get_title(loc="left")] == [posterior.prior.names[1]]

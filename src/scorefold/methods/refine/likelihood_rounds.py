@@ -179,5 +179,5 @@ def _round(frame: Proposal, fresh: Simulations, cases: int, w: np.ndarray, befor
     return Round(
         proposal=frame, engine="likelihood", simulations=fresh.budget, failed=fresh.failed, cases=cases,
         reused=max(cases - len(fresh.theta), 0), gate=1.0, fit=fit_of(w, frame), several_modes=False, lost_mode=False,
-        shift=shift, widths=widths, before=some_of(before), after=some_of(after),
+        shift=shift, widths=widths, before=some_of(before), after=some_of(after), placed=True,
     )  # fmt: skip

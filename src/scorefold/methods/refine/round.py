@@ -49,6 +49,8 @@ class Round(NamedTuple):
     """Of the round's own draws, where they are several."""
     vanished: int = 0
     """Modes of the draws before that a likelihood has no weight for."""
+    placed: bool = False
+    """Simulations were made around the draws before, wherever these are; else in the region."""
 
     @property
     def counts(self) -> bool:
@@ -56,7 +58,7 @@ class Round(NamedTuple):
         return not (self.fit.missed or self.lost_mode)
 
     def __str__(self) -> str:
-        made = f"{self.simulations:,} simulations {where(self.proposal)}"
+        made = f"{self.simulations:,} simulations {'around the draws before' if self.placed else where(self.proposal)}"
         if self.failed:
             made += f", {self.failed:,} of them failed"
         if self.reused:
