@@ -205,8 +205,9 @@ def run(chosen: argparse.Namespace) -> None:
     finally:
         pool.deadline = min(pool.deadline, time.monotonic())
         pool.stop()
-    if left := len(queue):
-        print(f"{left} cells are left, and those that time was up for", flush=True)
+    done = {key(record) for record in read([chosen.out]) if "error" not in record}
+    if left := sum(key(cell) not in done for cell in cells(chosen)):
+        print(f"{left} cells are left; the same command goes on", flush=True)
 
 
 def table(records: list[dict]) -> None:

@@ -161,6 +161,7 @@ def run_cell(work: Work, cell: dict) -> dict:
         "kept": compared.kept,
         "judged": [{"name": one.name, "error": one.error, "chance": one.chance} for one in compared.judged],
         "agreed": refined.agreed,
+        "modes": [{"weight": one.weight, "error": one.error} for one in refined.rounds[-1].modes],
         "rounds": [f"{one}" for one in refined.rounds],
         "simulations": work.from_prior + sum(one.simulations for one in refined.rounds) + compared.simulations,
         "seconds": seconds,

@@ -231,18 +231,13 @@ def test_what_cannot_work_is_refused_before_the_first_simulation(start, likeliho
     (tmp_path / "file").write_text("")
     refused = [
         ({"store": tmp_path / "file"}, "expected store to be a folder"),
-        ({"training": 300}, "expected training as an sf.Training"),
-        ({"progress": "yes"}, "expected progress to be True or False"),
         ({"workers": "many"}, "workers"),
-        ({"sims": 5}, "expected the simulations that this posterior was trained on"),
         ({"budget": 150, "rounds": 1}, "expected a budget of 200 simulator calls a round"),
     ]
     for one in (start[0], likelihood[0]):
         for settings, message in refused:
             with pytest.raises(ScorefoldError, match=message):
                 one.refine(X, never, **settings)
-        with pytest.raises(ScorefoldError, match="expected a simulator"):
-            one.refine(X, "simulator")
         with pytest.raises(ScorefoldError, match="expected x_obs of shape"):
             one.refine([X, X[:, :1]], never)
     with pytest.raises(ScorefoldError, match=r"observations of shape \(2,\); got \(3,\)"):

@@ -29,9 +29,11 @@ def smallest_share(size: int) -> int:
 def check_plan(start: Posterior, simulator: Any, plan: Refining, sims: Simulations | None, size: int) -> None:
     """Refuse what cannot work for any start, whose sets have up to `size` observations."""
     if plan.budget < plan.rounds * SMALLEST_SHARE:
+        most = plan.budget // SMALLEST_SHARE
+        fewer = f", or ask for {counted(most, 'round')}" if most else ""
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
-            f"rounds. Raise the budget, or ask for {counted(max(plan.budget // SMALLEST_SHARE, 1), 'round')}."
+            f"rounds. Raise the budget{fewer}."
         )
     if plan.budget < smallest_share(size):
         raise ScorefoldError(
