@@ -231,7 +231,7 @@ def test_what_cannot_work_is_refused_before_the_first_simulation(start, likeliho
     (tmp_path / "file").write_text("")
     refused = [
         ({"store": tmp_path / "file"}, "expected store to be a folder"),
-        ({"workers": "many"}, "workers"),
+        ({"workers": -1}, "expected workers to be a whole number"),
         ({"budget": 150, "rounds": 1}, "expected a budget of 200 simulator calls a round"),
     ]
     for one in (start[0], likelihood[0]):
