@@ -1,240 +1,315 @@
-"""Amortised against refined, with the same number of simulations in all.
+"""Refined posteriors and their starts on all tasks, with 10,000 simulations in all.
 
-    python benchmarks/refine.py                                            # the whole table; goes on where it stopped
-    python benchmarks/refine.py --tasks lotka_volterra --n 8 --seeds 0 --data-sets 10 11
-    python benchmarks/refine.py --table refine.csv                         # what such files hold, several at will
-    python benchmarks/refine.py --members 2 --steps 600                    # smaller networks for a quick look
-    python benchmarks/refine.py --calibration 100 --out ranks.csv          # ranks of the truth on simulated data sets
+    python benchmarks/refine.py                                   # everything; goes on where it stopped
+    python benchmarks/refine.py --starts-only --minutes 8         # only train the starts, on the accelerator if there is one
+    python benchmarks/refine.py --cells-only --workers 16 --minutes 9
+    python benchmarks/refine.py --tasks slcp --n 8 --seeds 0 --data-sets 10 11
+    python benchmarks/refine.py --table refine.jsonl              # what such files hold, several at will
+    python benchmarks/refine.py --members 2 --steps 100           # smaller networks, for a quick look
 
 A cell is a task, a number of observations, a seed (of simulations, training and draws) and a data set, observe(n, 1000 + i).
-Amortised: all the budget from the prior. Refined: 40 % of it from the prior, the rest in rounds. Each cell is a line of the CSV
-file; cells that are there already are not run again. The table is printed from the file.
+Its start is F-NPSE with its defaults on 4,000 simulations from the prior, and 6,000 more refine it. The starts of a task are
+trained together, in a process of their own that uses the accelerator. Cells are refined by a pool of processes with one core
+each, as soon as their start is there: every task and n has its first data set before any has its second. Each record is a JSON
+line; cells that have one are not run again, unless it is an error. After --minutes everything stops, and cells that are not
+done are lost.
 """
 
 import argparse
-import csv
+import json
+import os
+import subprocess
+import sys
+import threading
 import time
-import warnings
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
+from statistics import mean, pstdev
 
-import numpy as np
-from scipy import stats
+from refine_cell import SHARES, Work
 
-from scorefold import tasks
-from scorefold.diagnostics.c2st import c2st
-from scorefold.diagnostics.moments import mean_shift, sd_ratio
-from scorefold.errors import ScorefoldError
-from scorefold.methods.fit import fit
-from scorefold.methods.npse import NPSE
-from scorefold.methods.refine.modes import deepest_valley
-from scorefold.posterior.posterior import Posterior
-from scorefold.simulation.simulate import simulate
-
-FROM_PRIOR = 0.4
+TASKS = [
+    "slcp",
+    "two_moons",
+    "mixture_uniform",
+    "mixture",
+    "bimodal",
+    "drift_diffusion",
+    "bernoulli_glm",
+    "sir",
+    "lotka_volterra",
+    "gaussian",
+]
+SIZES = (1, 8, 30)
 BOUNDS = {
-    ("lotka_volterra", 8): 0.65,
-    ("lotka_volterra", 30): 0.70,
-    ("sir", 1): 0.60,
-    ("sir", 8): 0.60,
-    ("sir", 30): 0.60,
-    ("gaussian", 30): 0.58,
-    ("mixture", 30): 0.65,
+    "slcp": (0.68, 0.65, 0.62),
+    "two_moons": (0.55, 0.56, 0.58),
+    "mixture_uniform": (0.60, 0.60, 0.62),
+    "mixture": (0.54, 0.60, 0.60),
+    "bimodal": (0.52, 0.54, 0.56),
+    "drift_diffusion": (0.53, 0.53, 0.54),
+    "bernoulli_glm": (0.54, 0.55, 0.56),
+    "sir": (0.54, 0.54, 0.54),
+    "lotka_volterra": (0.54, 0.54, 0.54),
 }
+"""The C2ST to reach, at n = 1, 8 and 30."""
+WORSE = 0.03
+"""By no more than this may a refined posterior's C2ST be above its start's."""
+WEIGHTS = 0.07
+"""By no more than this may a mode's weight be off."""
+ONE_CORE = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+WAIT = 2.0
+"""Seconds until a start is looked for again."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One line of the file."""
-
-    task: str
-    n: int
-    kind: str
-    """amortised, before (the refined one's start), or the proposal's kind"""
-    seed: int
-    data_set: int
-    budget: int
-    members: int
-    steps: int
-    set_size: int
-    c2st: float
-    shift: float
-    sd_ratio: float
-    converged: bool
-    valley: float
-    """Depth of the draws' deepest valley; below 0.5 there are two modes."""
-    reference_valley: float
-    simulations: int
-    rounds: str
-    seconds: float
-
-    @property
-    def key(self) -> tuple:
-        """What makes it the same cell."""
-        return tuple(str(getattr(self, f.name)) for f in fields(self)[:9])
+def cells(chosen: argparse.Namespace) -> Iterator[dict]:
+    """All of them: data sets and seeds both change from turn to turn, and a turn has every task and n."""
+    sets, seeds = chosen.data_sets, chosen.seeds
+    for turn in range(len(sets) * len(seeds)):
+        data_set, seed = sets[turn % len(sets)], seeds[(turn + turn // len(sets)) % len(seeds)]
+        for n, task in product(sorted(chosen.n, reverse=True), chosen.tasks):
+            yield {"task": task, "n": n, "seed": seed, "data_set": data_set, **settings(chosen)}
 
 
-def measured(posterior: Posterior, x_obs: np.ndarray, reference: np.ndarray, seed: int) -> dict:
-    """C2ST, shift, widths and modes of one cell's draws."""
-    try:
-        draws = posterior.sample(x_obs, len(reference), seed=seed)
-    except ScorefoldError:
-        return {"c2st": 1.0, "shift": np.nan, "sd_ratio": np.nan, "converged": False, "valley": np.nan}
-    return {
-        "c2st": c2st(draws.theta, reference),
-        "shift": float(np.sqrt((mean_shift(draws.theta, reference) ** 2).mean())),
-        "sd_ratio": float(sd_ratio(draws.theta, reference).mean()),
-        "converged": bool(draws.info.converged),
-        "valley": deepest_valley(draws.theta).depth,
-    }
+def settings(chosen: argparse.Namespace) -> dict:
+    return {name: getattr(chosen, name) for name in ("from_prior", "more", "members", "steps")}
 
 
-def read(path: Path) -> list[Cell]:
-    if not path.exists():
-        return []
-    kinds = {"int": int, "float": float, "str": str, "bool": lambda v: v == "True"}
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    return [
-        Cell(**{f.name: kinds[getattr(f.type, "__name__", str(f.type))](row[f.name]) for f in fields(Cell)}) for row in rows
-    ]
+def key(cell: dict) -> tuple:
+    """What makes it the same cell."""
+    return tuple(cell[name] for name in ("task", "n", "seed", "data_set", "from_prior", "more", "members", "steps"))
 
 
-def append(path: Path, cell: Cell) -> None:
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Cell)])
-        if new:
-            writer.writeheader()
-        writer.writerow(asdict(cell))
-
-
-def run_task(name: str, seed: int, chosen: argparse.Namespace, path: Path) -> None:
-    """All cells of one task and seed; the trainings are shared."""
-    task = tasks.get(name)
-    method = NPSE(set_size=chosen.set_size)
-    method = replace(method, training=replace(method.training, members=chosen.members, steps=chosen.steps))
-    posteriors: dict[str, tuple] = {}
-
-    def trained(kind: str) -> tuple:
-        if kind not in posteriors:
-            budget = chosen.budget if kind == "amortised" else int(FROM_PRIOR * chosen.budget)
-            sims = simulate(task.prior, task.simulator, budget, chosen.set_size, seed=seed)
-            posteriors[kind] = (fit(sims, method, seed=seed), sims)
-        return posteriors[kind]
-
-    kinds = [*([] if chosen.no_amortised else ["amortised"]), "before", chosen.proposal]
-    for n in chosen.n:
-        for data_set in chosen.data_sets:
-            x_obs = task.observe(n, 1_000 + data_set)[1]
-            have = {cell.key for cell in read(path)}
-            head = [
-                (name, n, kind, seed, data_set, chosen.budget, chosen.members, chosen.steps, chosen.set_size) for kind in kinds
-            ]
-            missing = [key for key in head if tuple(map(str, key)) not in have]
-            if not missing:
+def read(paths: list[Path]) -> list[dict]:
+    """Records; the last one of a cell counts. A line that a kill has cut is left out."""
+    found = {}
+    for path in paths:
+        for line in path.read_text().splitlines() if path.exists() else []:
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
                 continue
-            reference = task.reference(x_obs, 1_000, 0)
-            for key in missing:
-                start, sims = trained("amortised" if key[2] == "amortised" else "before")
-                started, simulations, rounds = time.perf_counter(), sims.budget, ""
-                posterior = start
-                if key[2] not in ("amortised", "before"):
-                    left = chosen.budget - sims.budget
-                    posterior = start.refine(x_obs, task.simulator, left, seed=seed, sims=sims, proposal=chosen.proposal)
-                    simulations += sum(one.simulations for one in posterior.rounds)
-                    rounds = " | ".join(map(str, posterior.rounds))
-                found = measured(posterior, x_obs, reference, seed)
-                rest = {"reference_valley": deepest_valley(reference).depth, "simulations": simulations, "rounds": rounds}
-                cell = Cell(*key, **found, **rest, seconds=time.perf_counter() - started)
-                append(path, cell)
-                print(
-                    f"{' '.join(map(str, key[:5]))}: C2ST {cell.c2st:.3f} shift {cell.shift:.2f} sd {cell.sd_ratio:.2f}",
-                    flush=True,
-                )
+            found[key(record)] = record
+    return list(found.values())
 
 
-def table(cells: list[Cell]) -> None:
-    """Means over seeds and data sets."""
-    print("task            n  kind        cells  C2ST (sd)      worst  shift  sd ratio  converged  two modes  bound")
-    for name, n, kind in sorted({(cell.task, cell.n, cell.kind) for cell in cells}):
-        rows = [cell for cell in cells if (cell.task, cell.n, cell.kind) == (name, n, kind)]
-        values = np.array([[c.c2st, c.shift, c.sd_ratio, c.converged] for c in rows], float)
-        mean = np.nanmean(values, axis=0)
-        bound = BOUNDS.get((name, n), np.nan)
-        several = [c.valley < 0.5 for c in rows if c.reference_valley < 0.5]
-        modes = f"{sum(several)} of {len(several)}" if several else "–"
+class Pool:
+    """Workers over one queue: each takes the first cell whose start is there."""
+
+    def __init__(self, work: Work, queue: list[dict], out: Path, deadline: float) -> None:
+        self.work, self.queue, self.out, self.deadline = work, queue, out, deadline
+        self.lock, self.processes = threading.Lock(), []
+        self.training = False
+        """Whether more starts may come."""
+
+    def next(self) -> dict | None:
+        """The next cell, waited for; None where there is none to come."""
+        while time.monotonic() < self.deadline:
+            with self.lock:
+                for i, cell in enumerate(self.queue):
+                    if self.work.start(cell["task"], cell["seed"]).exists():
+                        return self.queue.pop(i)
+                if not self.training:
+                    return None
+            time.sleep(WAIT)
+        return None
+
+    def run(self, number: int) -> None:
+        """One worker, as long as there are cells; one that died is followed by another."""
+        process = None
+        while (cell := self.next()) is not None:
+            if process is None:
+                process = self.process("cells", number)
+            record = self.asked(process, cell)
+            if time.monotonic() >= self.deadline:
+                return
+            if record is None:
+                process, record = None, json.dumps({**cell, "error": "the worker died"})
+            self.keep(record)
+
+    def process(self, what: str, number: int) -> subprocess.Popen:
+        """A process of `refine_cell.py`; a worker has one core of those that there are."""
+        environment = dict(os.environ)
+        command = [sys.executable, str(Path(__file__).with_name("refine_cell.py")), what, json.dumps(asdict(self.work))]
+        if what == "cells":
+            environment |= ONE_CORE
+            cores = sorted(os.sched_getaffinity(0))
+            command.append(str(cores[number % len(cores)]))
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+        self.processes.append(process)
+        return process
+
+    @staticmethod
+    def asked(process: subprocess.Popen, cell: dict) -> str | None:
+        """A cell's record, or None where the worker died."""
+        try:
+            process.stdin.write(json.dumps(cell) + "\n")
+            process.stdin.flush()
+        except OSError:
+            return None
+        return process.stdout.readline().strip() or None
+
+    def keep(self, line: str) -> None:
+        """Append a record, and say what came out."""
+        record = json.loads(line)
+        with self.lock:
+            with self.out.open("a") as file:
+                file.write(line + "\n")
+            where = f"{record['task']} n = {record['n']} seed {record['seed']} data set {record['data_set']}"
+            if "error" in record:
+                print(f"{where}: {record['error'].strip().splitlines()[-1]}", flush=True)
+                return
+            values = [record[which]["c2st"] for which in ("start", "refined")]
+            print(f"{where}: {values[0]:.3f} -> {values[1]:.3f}, kept {record['kept']}, {record['seconds']:.0f} s", flush=True)
+
+    def train(self) -> None:
+        """The starts, in a process of their own."""
+        process = self.process("starts", 0)
+        process.wait()
+        if process.returncode and time.monotonic() < self.deadline:
+            print(f"training the starts failed with status {process.returncode}", flush=True)
+        self.training = False
+
+    def stop(self) -> None:
+        """End the processes that are left."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Train and refine until all is done, or until time is up."""
+    deadline = time.monotonic() + 60 * chosen.minutes
+    have = {key(record) for record in read([chosen.out]) if "error" not in record}
+    work = Work(str(chosen.folder), tuple(chosen.tasks), tuple(chosen.seeds), **settings(chosen))
+    queue = [] if chosen.starts_only else [cell for cell in cells(chosen) if key(cell) not in have]
+    print(f"{len(have)} cells are done; {len(queue)} to do", flush=True)
+    pool = Pool(work, queue, chosen.out, deadline)
+    threads = [threading.Thread(target=pool.run, args=(i,), daemon=True) for i in range(min(chosen.workers, len(queue)))]
+    if not chosen.cells_only:
+        pool.training = True
+        threads.append(threading.Thread(target=pool.train, daemon=True))
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+    finally:
+        pool.deadline = min(pool.deadline, time.monotonic())
+        pool.stop()
+    done = {key(record) for record in read([chosen.out]) if "error" not in record}
+    if left := sum(key(cell) not in done for cell in cells(chosen)):
+        print(f"{left} cells are left; the same command goes on", flush=True)
+
+
+def table(records: list[dict]) -> None:
+    """Means over seeds and data sets, next to the goals."""
+    print(
+        "task               n  cells  start          refined (sd)   goal       worst diff.  shift  sd ratio  trust          "
+        "kept                    modes  weights off  seconds"
+    )
+    good = [one for one in records if "error" not in one]
+    for task, n in sorted({(one["task"], one["n"]) for one in good}, key=lambda cell: (TASKS.index(cell[0]), cell[1])):
+        print(row(task, n, [one for one in good if (one["task"], one["n"]) == (task, n)]))
+    worse = [one for one in good if gain(one) > WORSE]
+    print(f"\n{len(good)} cells; {len(worse)} refined ones are more than {WORSE} worse than their start:")
+    for one in sorted(worse, key=gain, reverse=True):
         print(
-            f"{name:14s} {n:3d}  {kind:10s}  {len(rows):5d}  {mean[0]:.3f} ({values[:, 0].std():.3f})  "
-            f"{values[:, 0].max():.3f}  {mean[1]:5.2f}  {mean[2]:8.2f}  {mean[3]:9.2f}  {modes:>9s}  {bound:.2f}"
+            f"  {one['task']} n = {one['n']} seed {one['seed']} data set {one['data_set']}: {one['start']['c2st']:.3f} -> "
+            f"{one['refined']['c2st']:.3f}, kept {one['kept']}"
         )
+    print(trusted(good))
+    if failed := [one for one in records if "error" in one]:
+        print(f"{len(failed)} cells failed, the first with {failed[0]['error'].strip().splitlines()[-1]}")
 
 
-def append_ranks(path: Path, data_set: int, ranks: np.ndarray) -> None:
-    """A line for each data set: its number, and the rank of every parameter."""
-    with path.open("a") as file:
-        file.write(",".join([str(data_set), *(f"{rank:.4f}" for rank in ranks)]) + "\n")
+def gain(record: dict) -> float:
+    """By how much the refined C2ST is above that of its start; the better, the more negative."""
+    return record["refined"]["c2st"] - record["start"]["c2st"]
 
 
-def coverage(ranks: np.ndarray) -> str:
-    """Of central intervals, over data sets and parameters, and how uniform the ranks of each parameter are."""
-    inside = np.abs(ranks - 0.5)
-    cover = ", ".join(f"{level:.0%}: {(inside < level / 2).mean():.1%}" for level in (0.5, 0.8, 0.95))
-    uniform = [stats.kstest(column, "uniform").pvalue for column in ranks.T]
+def row(task: str, n: int, some: list[dict]) -> str:
+    """One line of the table."""
+    before, after = ([one[which]["c2st"] for one in some] for which in ("start", "refined"))
+    goal = dict(zip(SIZES, BOUNDS.get(task, ()), strict=False)).get(n)
+    met = "" if goal is None else f"{goal:.2f} {'met' if mean(after) <= goal else '---'}"
+    known = [one["refined"] for one in some if one["refined"]["shift"] is not None]
+    shift, ratio = (mean(one[name] for one in known) if known else float("nan") for name in ("shift", "sd_ratio"))
+    verdicts = [one["refined"]["trust"] for one in some]
+    trust = "/".join(str(verdicts.count(word)) for word in ("good", "usable", "not to be trusted"))
+    kept = ", ".join(f"{word} {count}" for word, count in counted(one["kept"] for one in some).items())
+    modes, off = weights(task, some)
     return (
-        f"{len(ranks)} data sets; coverage {cover}; mean rank {ranks.mean():.3f}; smallest p-value of {len(uniform)} "
-        f"Kolmogorov–Smirnov tests {min(uniform):.3f}"
+        f"{task:15s} {n:4d}  {len(some):5d}  {mean(before):.3f} ({pstdev(before):.3f})  "
+        f"{mean(after):.3f} ({pstdev(after):.3f})  {met:9s}  {max(map(gain, some)):+11.3f}  {shift:5.2f}  {ratio:8.2f}  "
+        f"{trust:13s}  {kept:22s}  {modes:>5s}  {off:>11s}  "
+        f"{mean(one['seconds'] for one in some):7.0f}"
     )
 
 
-def calibration(count: int, chosen: argparse.Namespace) -> None:
-    """Ranks of the truth among refined draws, over data sets from the prior; uniform where the posteriors are right."""
-    task, n = tasks.get("gaussian"), 30
-    method = NPSE(set_size=1)
-    method = replace(method, training=replace(method.training, members=chosen.members, steps=chosen.steps))
-    sims = simulate(task.prior, task.simulator, int(FROM_PRIOR * chosen.budget), seed=0)
-    start, ranks = fit(sims, method, seed=0), []
-    for i in range(chosen.first, chosen.first + count):
-        truth, x_obs = task.observe(n, 2_000 + i)
-        refined = start.refine(x_obs, task.simulator, chosen.budget - sims.budget, seed=i, sims=sims)
-        ranks.append((refined.sample(x_obs, 999, seed=i).theta < truth).mean(axis=0))
-        append_ranks(chosen.out, i, ranks[-1])
-        print(coverage(np.array(ranks)), flush=True)
+def counted(words: Iterator[str]) -> dict[str, int]:
+    """How often each comes."""
+    found: dict[str, int] = {}
+    for word in words:
+        short = word.removeprefix("the ").removeprefix("a ")
+        found[short] = found.get(short, 0) + 1
+    return found
+
+
+def weights(task: str, some: list[dict]) -> tuple[str, str]:
+    """In how many cells all modes were found, of those whose truth has several, and the weight that is farthest off."""
+    found = [one["refined"]["shares"] for one in some if one["refined"]["shares"]]
+    if task not in SHARES or not found:
+        return "–", "–"
+    truth = 1 / SHARES[task]
+    whole = sum(min(shares) > truth / 4 for shares in found)
+    off = max(abs(share - truth) for shares in found for share in shares)
+    return f"{whole}/{len(found)}", f"{off:.3f}{' met' if off <= WEIGHTS else ''}"
+
+
+def trusted(records: list[dict]) -> str:
+    """How right the verdicts on refined draws are."""
+    rows = [one["refined"] for one in records if one["refined"]["shift"] is not None]
+    good = [one for one in rows if one["trust"] == "good"]
+    far = [one for one in rows if max(map(abs, one["shifts"])) > 1]
+    within = [
+        one for one in good if max(map(abs, one["shifts"])) < 0.5 and all(0.8 < ratio < 1.25 for ratio in one["sd_ratios"])
+    ]
+    return (
+        f"of {len(good)} refined ones called good {len(within)} are within 0.5 sd and a factor 1.25 in every parameter; of "
+        f"{len(far)} more than 1 sd off {sum(one['trust'] == 'good' for one in far)} are called good"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="+", default=["lotka_volterra", "sir", "gaussian", "mixture", "bimodal"])
-    parser.add_argument("--n", nargs="+", type=int, default=[1, 8, 30])
+    parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
+    parser.add_argument("--n", nargs="+", type=int, default=list(SIZES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--data-sets", nargs="+", type=int, default=[10, 11, 12, 13, 14], help="none of those tuned on")
-    parser.add_argument("--budget", type=int, default=10_000)
-    parser.add_argument("--set-size", type=int, default=1)
-    parser.add_argument("--members", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=3_000)
-    parser.add_argument("--proposal", default="gaussian", choices=["gaussian", "truncated"])
-    parser.add_argument("--no-amortised", action="store_true", help="only the refined posterior and its start")
-    parser.add_argument("--calibration", type=int, default=0, metavar="DATA_SETS")
-    parser.add_argument("--first", type=int, default=0, help="data set of the calibration")
-    parser.add_argument("--ranks", nargs="+", type=Path, help="only say what such files of a calibration hold")
-    parser.add_argument("--out", type=Path, default=Path("refine.csv"))
+    parser.add_argument("--from-prior", type=int, default=4_000, help="simulations of a start")
+    parser.add_argument("--more", type=int, default=6_000, help="simulations to refine with")
+    parser.add_argument("--members", type=int, help="of every ensemble; by default as the methods say")
+    parser.add_argument("--steps", type=int, help="of every training, at most; by default as the methods say")
+    parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 1, 1), help="one core each")
+    parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
+    parser.add_argument("--folder", type=Path, default=Path("refine-starts"), help="of starts, references, compiled programs")
+    parser.add_argument("--starts-only", action="store_true")
+    parser.add_argument("--cells-only", action="store_true", help="of the starts that are there")
+    parser.add_argument("--out", type=Path, default=Path("refine.jsonl"))
     parser.add_argument("--table", nargs="+", type=Path, help="only show what these files hold")
     chosen = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if chosen.ranks:
-        lines = {int(line[0]): line[1:] for path in chosen.ranks for line in np.loadtxt(path, delimiter=",", ndmin=2)}
-        print(coverage(np.array(list(lines.values()))))
-        return
-    if chosen.table:
-        table([cell for path in chosen.table for cell in read(path)])
-        return
-    if chosen.calibration:
-        calibration(chosen.calibration, chosen)
-        return
-    for name in chosen.tasks:
-        for seed in chosen.seeds:
-            run_task(name, seed, chosen, chosen.out)
-    table(read(chosen.out))
+    if not chosen.table:
+        run(chosen)
+    table(read(chosen.table or [chosen.out]))
 
 
 if __name__ == "__main__":

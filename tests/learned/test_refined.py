@@ -167,6 +167,11 @@ def test_both_modes_are_kept():
     assert {one.engine for one in refined.rounds} == {"likelihood"}
     assert deepest_valley(after).separate
     assert before.keeps(after)
+    modes = refined.rounds[-1].modes
+    assert len(modes) == 2
+    assert sum(mode.weight for mode in modes) == pytest.approx(1)
+    assert all(0.01 < mode.error < 0.5 for mode in modes)
+    assert "2 modes of weight" in repr(refined)
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +192,7 @@ def test_a_likelihood_is_refined_too(likelihood, tmp_path):
     assert 0.8 < ratio < 1.25
     assert isinstance(refined.local, SummedPosterior)
     assert draws.how.simulations <= 2_000
+    assert draws.how.modes == ()
     assert refined.made.budget == 600 + draws.how.simulations
     assert "a likelihood" in repr(refined)
     again = sf.load(refined.save(tmp_path / "refined"))
@@ -218,10 +224,56 @@ def test_what_cannot_work_is_refused_before_the_first_simulation(start, likeliho
 
     with pytest.raises(ScorefoldError, match="expected a start with a Langevin sampler"):
         start[0].using(sampler="ancestral").refine(X, never)
-    with pytest.raises(ScorefoldError, match="expected no store"):
-        likelihood[0].refine(X, never, store=tmp_path / "rounds")
+    with pytest.raises(ScorefoldError, match="expected no proposal to refine a likelihood"):
+        likelihood[0].refine(X, never, proposal="truncated")
     with pytest.raises(ScorefoldError, match="unknown proposal 'box'"):
         likelihood[0].refine(X, never, proposal="box")
+    (tmp_path / "file").write_text("")
+    refused = [
+        ({"store": tmp_path / "file"}, "expected store to be a folder"),
+        ({"workers": -1}, "expected workers to be a whole number"),
+        ({"budget": 150, "rounds": 1}, "expected a budget of 200 simulator calls a round"),
+    ]
+    for one in (start[0], likelihood[0]):
+        for settings, message in refused:
+            with pytest.raises(ScorefoldError, match=message):
+                one.refine(X, never, **settings)
+        with pytest.raises(ScorefoldError, match="expected x_obs of shape"):
+            one.refine([X, X[:, :1]], never)
+    with pytest.raises(ScorefoldError, match=r"observations of shape \(2,\); got \(3,\)"):
+        start[0].refine(X, lambda theta, rng: rng.normal(size=3), budget=400, rounds=1)
+
+
+@pytest.mark.false_failure(1e-6)
+def test_data_sets_next_to_one_another_share_what_was_simulated(start, refined):
+    near, away = X + 0.02, X - np.array([2.2, -1.4])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UntrustworthyDraws)  # rounds so short need not agree
+        found = start[0].refine([X, near, away], simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+        assert np.array_equal(found[0].sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
+        spent = [one.sample(X, 50).how.simulations for one in found]
+        assert spent[1] < 1_400 < spent[0] == spent[2] == 2_400
+        assert found[1].rounds[-1].proposal is found[0].rounds[-1].proposal
+        shift, ratio = off(found[1].sample(near, 1_000, seed=2))
+    assert abs(shift - 0.02 / SD) < 0.5
+    assert 0.85 < ratio < 1.15
+
+
+def test_rounds_of_likelihoods_are_kept_in_stores(likelihood, tmp_path):
+    def run(budget=900):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return likelihood[0].refine(X, simulator, budget, rounds=2, seed=1, workers=0, store=tmp_path / "kept")
+
+    first = run()
+    stores = sorted((tmp_path / "kept").iterdir())
+    assert [path.name for path in stores] == ["round-1", "round-2"]
+    made = [sf.Store.open(path).simulations() for path in stores]
+    assert [len(one.theta) for one in made] == [one.simulations for one in first.rounds]
+    shutil.rmtree(stores[1])  # as after a kill
+    again = run()
+    assert again.rounds[1].cases == first.rounds[1].cases
+    np.testing.assert_array_equal(again.rounds[1].after, first.rounds[1].after)
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,8 @@ def attack(model, count, seed):
             except sf.errors.ModelError as error:
                 outcome["refused"] += 1
                 outcome["messages"].add(str(error).split(": ", 1)[1][:40])
+            except sf.errors.ScorefoldWarning:  # of a training that was stopped, as the file now says
+                outcome["loaded"] += 1
             except BaseException as error:
                 outcome["untyped"].append(f"{number}: {type(error).__name__}: {error}"[:300])
             outcome["longest"] = max(outcome["longest"], time.perf_counter() - started)

@@ -11,6 +11,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold.methods.load import POSTERIORS
+from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.never_worse import Compared, Judged
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
@@ -134,9 +135,11 @@ def refined(case):
     local = random_posterior(method, MARGINALS.proposing(gaussian), (4,) if joined else (2,), 3)
     start = random_posterior(dataclasses.replace(method, width=6), MARGINALS, (2,), 3)
     summaries = Summaries(start, np.array([0.1, -0.3])) if joined else None
+    some = np.random.default_rng(0).normal(size=(7, 2)).astype(np.float32)
+    modes = (Mode(np.array([0.1, 0.2]), 0.7, None), Mode(np.array([-0.1, 0.2]), 0.3, 0.05))
     rounds = tuple(
-        Round(region, engine, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan)
-        for region, engine in ((box, "line"), (gaussian, "scores"))
+        Round(region, engine, 300, 1, 280, 20, 0.5, Fit(0.0, np.inf, (0.2, 0.4)), False, False, 0.1, np.nan, *rest)
+        for region, engine, rest in ((box, "line", ()), (gaussian, "scores", (some, some / 2, modes, 1)))
     )
     compared = Compared(600, (Judged("the start", 0.4, 0.1), Judged("scores", np.inf, 0.0)), "the start")
     if case == "refined by a likelihood":

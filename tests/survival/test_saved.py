@@ -39,8 +39,10 @@ from scorefold.disk import durable
 from scorefold.disk import folder as model
 from scorefold.errors import DiskFull, ModelError, ScorefoldError, ScorefoldWarning, StorageError, UntrustworthyDraws
 from scorefold.methods.load import SETTINGS
-from scorefold.methods.refine.refined import RefinedPosterior, Round
+from scorefold.methods.refine.finish import NOT_COMPARED
+from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.region import Fit
+from scorefold.methods.refine.round import Round
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.proposal import GaussianProposal
@@ -104,8 +106,8 @@ def test_large_models(tmp_path):
     long = HISTORY._replace(train=np.ones((2, 100_000), np.float32), validation=np.ones((2, 100_001), np.float32))
     local = dataclasses.replace(local, history=long)
     fit = Fit(0.0, 0.0, (0.2, 0.4))
-    rounds = tuple(Round(region, False, 300, 1, 280, 20, 0.5, fit, False, False, 0.1, 0.0) for region in regions)
-    posterior = RefinedPosterior(prior, (3,), local, None, 12, rounds, True, MADE)
+    rounds = tuple(Round(region, "line", 300, 1, 280, 20, 0.5, fit, False, False, 0.1, 0.0) for region in regions)
+    posterior = RefinedPosterior(prior, (3,), local, None, 12, rounds, True, NOT_COMPARED, MADE)
     folder = posterior.save(tmp_path / "model")
     assert (folder / CONFIG).stat().st_size < 200_000
     same_values(posterior, sf.load(folder))

@@ -3,7 +3,8 @@
     sf.plots.save(sf.plots.pairs(draws, truth=theta), "pairs.png")
 
 `pairs` shows the draws with a reference and the truth, `sequence` the posterior as observations are added, `predictive`
-simulations from the posterior against the observations, `training` the loss, and `sampler` the health of the sampler's run.
+simulations from the posterior against the observations, `training` the loss, `sampler` the health of the sampler's run, and
+`rounds` how a refined posterior was found.
 """
 
 import warnings
@@ -15,21 +16,29 @@ import numpy as np
 from scorefold import settings
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, ScorefoldWarning, closest
+from scorefold.methods.refine.likelihood_rounds import spread
+from scorefold.methods.refine.refined import RefinedPosterior
+from scorefold.methods.refine.round import Round
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
+from scorefold.prior import Prior
 from scorefold.report import diagnosis_figures, health_figures
 from scorefold.report.canvas import finite_array, save
 from scorefold.report.corner import corner
+from scorefold.report.rounds_figure import Step
+from scorefold.report.rounds_figure import rounds as rounds_figure
 from scorefold.report.sequence_figure import sequence as sequence_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["pairs", "predictive", "sampler", "save", "sequence", "training"]
+__all__ = ["pairs", "predictive", "rounds", "sampler", "save", "sequence", "training"]
 
 SHOWN_PRIOR_DRAWS = 4_000
 MOST_PAIRED = 12
 """Parameters in a pair plot, unless they are chosen."""
+MOST_FOLLOWED, SHOWN_OF_REGION = 4, 300
+"""Parameters in a figure of rounds, unless they are chosen, and parameters drawn from each region."""
 
 
 def __dir__() -> list[str]:
@@ -162,6 +171,49 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
             "draws.info says how these went."
         )
     return health_figures.sampler_health(**{name: np.asarray(level) for name, level in levels.items()}, title=title)
+
+
+def rounds(posterior: Posterior, parameters: Sequence[str] | None = None, truth: Any = None, title: str = "") -> "Figure":
+    """Show how refinement found a posterior: where each round simulated, and where its draws came out.
+
+    Where regions shrink, the whole way is above and the last round's scale below. It ends well if draws lie well within their
+    region and stay where they are from one round to the next. Below each round is what it learned: a line, scores or a
+    likelihood.
+
+    Args:
+        posterior: what `posterior.refine` returned.
+        parameters: the names of those to show, in this order. By default the first four.
+        truth: the true parameters (dim,), in orange, where they are known.
+        title: above the figure.
+
+    Returns:
+        A matplotlib figure.
+
+    Raises:
+        ScorefoldError: where it is no refined posterior, comes from a version that kept no draws of rounds, or a parameter is
+            not there.
+    """
+    if not isinstance(posterior, RefinedPosterior):
+        raise ScorefoldError(f"expected what posterior.refine returns; got {type(posterior).__name__}")
+    prior = posterior.prior
+    chosen = _chosen(prior.names, parameters) if parameters is not None else list(range(min(prior.dim, MOST_FOLLOWED)))
+    steps: list[Step] = []
+    for number, one in enumerate(posterior.rounds, 1):
+        if one.before is None or one.after is None:
+            raise ScorefoldError("expected rounds with their draws; got a model of an older version. Refine again to see them.")
+        steps = steps or [Step("start", None, prior.from_normal(one.before)[:, chosen])]
+        steps.append(
+            Step(f"{number}\n{one.engine}", _simulated(prior, one)[:, chosen], prior.from_normal(one.after)[:, chosen])
+        )
+    true = None if truth is None else finite_array("truth", truth, (prior.dim,))[chosen]
+    return rounds_figure(steps, [prior.names[k] for k in chosen], title, true)
+
+
+def _simulated(prior: Prior, one: Round) -> np.ndarray:
+    """Parameters like those that a round simulated: of its region, or around the draws before."""
+    if one.placed and one.before is not None:
+        return prior.from_normal(spread(np.asarray(one.before, float), SHOWN_OF_REGION, 0))
+    return prior.proposing(one.proposal).sample(SHOWN_OF_REGION, 0)
 
 
 def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":

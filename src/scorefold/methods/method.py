@@ -30,9 +30,9 @@ class Method(ABC):
         return 0
 
     def refine(
-        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
-    ) -> Posterior:
-        """What `Posterior.refine` does; refused by methods that cannot."""
+        self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Sequence[Posterior]:
+        """What `Posterior.refine` does, for each data set; refused by methods that cannot."""
         raise ScorefoldError(
             f"expected a posterior of composed scores to refine; got one of {type(self).__name__}. Fit with method='f-npse' or "
             "'pf-npse', and refine that."

@@ -23,8 +23,11 @@ from scorefold.disk import strict
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
 from scorefold.methods.refine.finish import finished, refined_by_likelihoods
+from scorefold.methods.refine.likelihood_rounds import Job
 from scorefold.methods.refine.never_worse import better, reserved
 from scorefold.methods.refine.plan import check_plan
+from scorefold.methods.refine.refined import RefinedPosterior
+from scorefold.methods.refine.shared import Shared, each
 from scorefold.methods.train_terms import train_terms
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
@@ -96,21 +99,28 @@ class NLE(Method):
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
     def refine(
-        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
-    ) -> Posterior:
-        """A posterior for one data set, by rounds of likelihoods (`refine/likelihood_rounds.py`)."""
+        self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> list[RefinedPosterior]:
+        """A posterior for each data set, by rounds of likelihoods (`refine/likelihood_rounds.py`)."""
         if not isinstance(start, SummedPosterior):
             raise ScorefoldError(
                 f"expected a posterior as NLE trained it to refine; got {type(start).__name__}. Refine the one it came from."
             )
-        check_plan(start, plan, sims)
-        if plan.store is not None:
-            raise ScorefoldError("expected no store to refine a likelihood, whose rounds are kept in memory; leave it out")
-        calls, known = reserved(plan, 1), [] if sims is None else [sims]
+        check_plan(start, simulator, plan, sims, 1)
+        if plan.proposal != "gaussian":
+            raise ScorefoldError(
+                f"expected no proposal to refine a likelihood, which simulates at draws; got {plan.proposal!r}. Leave it out."
+            )
         method = replace(self, training=plan.training or self.training)
-        spent = plan._replace(budget=plan.budget - calls)
-        tried = [("a likelihood", refined_by_likelihoods(start, x, simulator, known, spent, method))]
-        return finished(start, tried, *better(start, tried, x, simulator, calls, plan))
+
+        def one(x: np.ndarray, plan: Refining, shared: Shared) -> tuple[RefinedPosterior, Shared]:
+            calls = reserved(plan, 1)
+            job = Job(start, x, simulator, plan._replace(budget=plan.budget - calls), method)
+            refined, made = refined_by_likelihoods(job, [] if sims is None else [sims], shared)
+            tried = [("a likelihood", refined)]
+            return finished(start, tried, *better(start, tried, x, simulator, calls, plan)), made
+
+        return each(xs, plan, one)
 
     def _shape(self, dim: int, observation: tuple[int, ...], inputs: int) -> LikelihoodShape:
         return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs)

@@ -155,9 +155,9 @@ class NPSE(Method):
         return trained
 
     def refine(
-        self, start: Posterior, x: np.ndarray, simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
-    ) -> Posterior:
-        """A posterior for one data set, from simulations near it."""
+        self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
+    ) -> Sequence[Posterior]:
+        """A posterior for each data set, from simulations near it."""
         if self.missing:
             raise ScorefoldError(
                 "expected a posterior for complete observations to refine; got one trained with missing=True. Spend the "
@@ -167,7 +167,7 @@ class NPSE(Method):
             raise ScorefoldError(
                 f"expected a posterior of composed scores to refine; got {type(start).__name__}. Refine the one it came from."
             )
-        return refine(start, x, simulator, sims, plan, local_likelihood(plan))
+        return refine(start, xs, simulator, sims, plan, local_likelihood(plan))
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
         """The network that these settings mean for a prior and simulations."""

@@ -1,5 +1,6 @@
 """What `sample` takes as observations: numbers of the simulations' shape, in an array or a table."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,15 @@ def within_reach(x: np.ndarray) -> None:
             f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
             f"{x.flat[np.nan_to_num(np.abs(x)).argmax()]:.3g}"
         )
+
+
+def several_sets(
+    x_obs: Any, inputs: Any, shape: tuple[int, ...], checked: Callable[[Any, Any], np.ndarray]
+) -> list[np.ndarray]:
+    """The observations of each of several data sets, which come as a list; none where it is one data set."""
+    if not (isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(shape)):
+        return []
+    return [checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]
 
 
 def for_each(inputs: Any, count: int) -> list[Any]:

@@ -27,7 +27,7 @@ from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one
-from scorefold.posterior.observations import depth, for_each, with_inputs
+from scorefold.posterior.observations import several_sets, with_inputs
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
@@ -193,9 +193,8 @@ class Posterior(Densities):
         if prior is not None:
             check_overlap(self.prior, prior)
         self.say_if_unfinished()
-        if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
-            checked = [self.checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]
-            return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(checked)]
+        if several := several_sets(x_obs, inputs, self.shape, self.checked):
+            return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(several)]
         return self._sample(self.checked(x_obs, inputs), draws, (seed, 0), options)
 
     def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "Posterior":
@@ -231,13 +230,14 @@ class Posterior(Densities):
         workers: Any = None,
         progress: bool = False,
         inputs: Any = None,
-    ) -> "Posterior":
+    ) -> Any:
         """Spend more simulations where the posterior of one data set is, and get a posterior for that data set.
 
         Args:
-            x_obs: the observations, (n, *shape).
+            x_obs: the observations, (n, *shape); or a list of them, one for each data set, as in `sample`.
             simulator: the one that the posterior was trained on.
-            budget: simulator calls: up to half of them locate the posterior in rounds, the others are made there.
+            budget: simulator calls: up to half of them locate the posterior in rounds, the others are made there. Each of
+                several data sets may cost so many, or fewer where its region overlaps with that of one before.
             rounds: at most so many, the last one included.
             seed: of simulations, training and draws; None takes a fresh one, and says which.
             sims: the simulations that this posterior was trained on, to be used again where they can be.
@@ -249,14 +249,17 @@ class Posterior(Densities):
             inputs: the known inputs of the observations, as in `sample`; simulations are made with these inputs.
 
         Returns:
-            A posterior for this data set and its neighbourhood, not for any other.
+            A posterior for this data set and its neighbourhood, not for any other, or a list of them. `print` shows a log of
+            the rounds, and `sf.plots.rounds` a figure.
 
         Raises:
-            ScorefoldError: if this kind of posterior cannot be refined, or an argument cannot be right.
+            ScorefoldError: before the first simulation, if it cannot be refined, or an argument cannot be right.
         """
         budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
         plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
-        return self.method.refine(self, self.checked(x_obs, inputs), simulator, sims, plan)
+        several = several_sets(x_obs, inputs, self.shape, self.checked)
+        refined = self.method.refine(self, several or [self.checked(x_obs, inputs)], simulator, sims, plan)
+        return refined if several else refined[0]
 
     def check(
         self,

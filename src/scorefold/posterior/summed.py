@@ -207,6 +207,14 @@ class SummedPosterior(Posterior):
             return Doubts(found)
         return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(terms.standardize, x, u))
 
+    def by_member(self, x: np.ndarray, u: np.ndarray) -> Float[np.ndarray, "members draws"]:
+        """Every member's own log density at draws u, up to the same constant; a single one where there is no ensemble."""
+        at, terms = jnp.asarray(np.resize(u, (bucket(len(u)), u.shape[1])), jnp.float32), self.terms
+        if not isinstance(terms, MeanTerms):
+            return self.log_density(x, u)[None]
+        values = _values_by_member(terms, _padded(x), jnp.asarray(len(x)), at)
+        return np.asarray(values, np.float64)[:, : len(u)]
+
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The gradients of the terms of single observations x (pairs, 1, features), each at its own u, with derivatives."""
         score, jacobian = _at_pairs(self.terms, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
@@ -423,6 +431,18 @@ def _by_member(
 
     scores = jax.lax.map(one, terms.network)
     return scores, response(u, scores)
+
+
+@eqx.filter_jit
+def _values_by_member(terms: MeanTerms, x: Float[Array, "obs x"], count: Array, u: Cloud) -> Float[Array, "members draws"]:
+    """Every member's sum, without the tilt, which they share."""
+
+    def one(network: Any) -> Float[Array, " draws"]:
+        alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
+        return jax.lax.map(lambda u: _log_density(u, (alone, x, count, None)), u, batch_size=GRADIENTS_TOGETHER)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, terms.network)
 
 
 @eqx.filter_jit

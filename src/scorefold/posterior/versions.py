@@ -19,6 +19,18 @@ def _without_inputs(config: Any) -> Any:
     return found
 
 
-FORMAT = model.Format("scorefold model", 4, {3: _without_inputs})
+def _without_draws_of_rounds(config: Any) -> Any:
+    """A configuration of version 4, when rounds of refinement kept neither draws nor modes, in version 5."""
+    if isinstance(config, list):
+        return [_without_draws_of_rounds(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _without_draws_of_rounds(value) for key, value in config.items()}
+    if {"proposal", "engine", "gate", "fit"} <= set(found):
+        found |= {"before": None, "after": None, "modes": [], "vanished": 0, "placed": False}
+    return found
+
+
+FORMAT = model.Format("scorefold model", 5, {3: _without_inputs, 4: _without_draws_of_rounds})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

@@ -325,24 +325,6 @@ def gather(
     return Simulations._make(fields)
 
 
-def single(
-    prior: Prior,
-    theta: np.ndarray,
-    x: np.ndarray,
-    budget: int,
-    seed: int,
-    x_names: tuple[str, ...],
-    input_names: tuple[str, ...],
-) -> Simulations:
-    """Cases of one observation each, x (cases, 1, *shape), of so many calls at parameters of one's own choice."""
-    count = len(theta)
-    fields = _Fields(
-        prior, theta, x, np.ones(count, np.int64), 1, budget=budget, failed=budget - count, seed=seed,
-        origin=np.arange(count), x_names=x_names, input_names=input_names,
-    )  # fmt: skip
-    return Simulations._make(fields)
-
-
 def _calls_made(calls: Calls, status: np.ndarray) -> np.ndarray:
     """(cases,)"""
     return np.bincount(calls.case[status != MISSING], minlength=len(calls.theta))

@@ -1,8 +1,11 @@
 """The figures a user can call: what is in them, and what they refuse."""
 
+import dataclasses
+
 import conjugate
 import numpy as np
 import pytest
+import untrained
 from exact_posteriors import Analytic, simulator
 
 import scorefold as sf
@@ -12,6 +15,8 @@ from scorefold.sample import Info
 
 X = conjugate.world(0, datasets=1).x[0]
 DRAWS = [Analytic().sample(X[:n], draws=200, seed=n) for n in (1, 4, 8)]
+
+BEFORE = np.random.default_rng(0).standard_normal((7, 2)).astype(np.float32)
 
 
 def words(figure):
@@ -50,12 +55,25 @@ def test_the_sampler():
     assert len(plots.sampler(drawn).axes) == 4
 
 
+def test_rounds():
+    posterior = untrained.refined("refined")
+    kept = [one._replace(before=BEFORE, after=BEFORE / 50) for one in posterior.rounds]
+    figure = plots.rounds(dataclasses.replace(posterior, rounds=tuple(kept)), truth=[0.5, 0.5], title="$ rounds")
+    assert len(figure.axes) == 4  # both parameters, as a whole and on the last round's scale
+    assert words(figure) == {"simulations", "draws, their median and 90 %", "truth"}
+    assert [text.get_text() for text in figure.axes[2].get_xticklabels()] == ["start", "1\nline", "2\nscores"]
+    one = plots.rounds(dataclasses.replace(posterior, rounds=tuple(kept)), parameters=[posterior.prior.names[1]])
+    assert [axes.get_title(loc="left") for axes in one.axes if axes.get_title(loc="left")] == [posterior.prior.names[1]]
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         (lambda: plots.pairs(np.zeros((5, 2))), "expected the draws that posterior.sample returns; got ndarray"),
         (lambda: plots.sequence([]), "at least one number of observations"),
         (lambda: plots.sequence(DRAWS, references=[DRAWS[0]]), "a reference for each of 3 draws, or none; got 1"),
+        (lambda: plots.rounds(Analytic()), "expected what posterior.refine returns; got Analytic"),
+        (lambda: plots.rounds(untrained.refined("refined")), "a model of an older version"),
         (lambda: plots.training(Analytic()), "expected a posterior with a history of training"),
         (lambda: plots.sampler(DRAWS[0]), "draws of composed scores"),
         (lambda: plots.predictive(DRAWS[0], 3), "expected a simulator"),

@@ -92,10 +92,10 @@ def test_what_is_pooled():
     fresh, same = (simulate(PRIOR.proposing(region), simulator, 150, seed=seed) for seed in (1, 2))
     other = simulate(PRIOR.proposing(GaussianProposal(np.zeros(3), 1e-3 * np.eye(3))), simulator, 150, seed=3)
     cases = pooled(fresh, [(region, same), (other.prior.proposal, other)], region, 0)
-    assert len(cases.theta) == 300
+    assert len(cases.theta) == 288  # of 300, so that few numbers of cases are compiled for
     assert np.array_equal(cases.theta[:150], fresh.theta)
-    assert np.array_equal(cases.theta[150:], same.theta)
-    assert len(np.unique(cases.origin)) == 300
+    assert np.array_equal(cases.theta[150:], same.theta[:138])
+    assert len(np.unique(cases.origin)) == 288
     assert cases.prior == fresh.prior
 
 

@@ -1,33 +1,30 @@
 """From what refinement tried to the posterior that it returns."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from scorefold.errors import ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods.method import Method
-from scorefold.methods.refine.likelihood_rounds import likelihood_rounds
+from scorefold.methods.refine.likelihood_rounds import Job, likelihood_rounds
 from scorefold.methods.refine.never_worse import Compared
-from scorefold.methods.refine.refined import RefinedPosterior, Round
+from scorefold.methods.refine.refined import RefinedPosterior
+from scorefold.methods.refine.round import Round, counted
+from scorefold.methods.refine.shared import Shared
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
-from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.simulation.simulations import Simulations
 
 NOT_COMPARED = Compared(0, (), "")
 
 
-def refined_by_likelihoods(
-    start: Posterior, x: np.ndarray, simulator: Callable[..., Any], known: Sequence[Simulations], plan: Refining, method: Method
-) -> RefinedPosterior:
-    """What rounds of likelihoods made."""
-    made = likelihood_rounds(start, x, simulator, known, plan, method)
-    return RefinedPosterior(start.prior, start.shape, made.local, None, len(x), made.rounds, made.agreed, NOT_COMPARED)
+def refined_by_likelihoods(job: Job, known: Sequence[Simulations], shared: Shared) -> tuple[RefinedPosterior, Shared]:
+    """What rounds of likelihoods made, and what they simulated."""
+    made = likelihood_rounds(job, known, shared)
+    start = job.start
+    refined = RefinedPosterior(start.prior, start.shape, made.local, None, len(job.x), made.rounds, made.agreed, NOT_COMPARED)
+    return refined, Shared(placed=made.made)
 
 
 def finished(
@@ -41,18 +38,25 @@ def finished(
     chosen = kept if isinstance(kept, RefinedPosterior) else replace(first, local=start, summaries=None)
     last = chosen.rounds[-1]
     if kept is start:
-        warnings.warn(f"refining made it no better: {compared}.", ScorefoldWarning, stacklevel=4)
+        warnings.warn(f"refining made it no better: {compared}.", ScorefoldWarning, stacklevel=7)
     elif last.lost_mode:
         _say(last, "lost a mode", "The posterior before refinement is kept. ")
         chosen = replace(chosen, local=start, summaries=None)
     elif last.fit.missed:
         _say(last, "missed the posterior", "")
+    elif gone := sum(one.vanished for one in chosen.rounds):
+        warnings.warn(
+            f"{counted(gone, 'mode')} of the draws that refinement began with vanished under a closer look; print the "
+            "posterior to see in which round.",
+            ScorefoldWarning,
+            stacklevel=7,
+        )
     return replace(chosen, compared=compared, made=_made(start.made, chosen.rounds, compared))
 
 
 def _say(last: Round, what: str, kept: str) -> None:
     warnings.warn(
-        f"the last round {what}: {last}. {kept}Refine with more rounds, or a larger budget.", UntrustworthyDraws, stacklevel=5
+        f"the last round {what}: {last}. {kept}Refine with more rounds, or a larger budget.", UntrustworthyDraws, stacklevel=8
     )
 
 

@@ -20,17 +20,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold import settings
+from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
-from scorefold.methods.refine.refined import Round
-from scorefold.methods.refine.region import fit_of, moved, propose
+from scorefold.methods.refine.mode_weights import modes_by_likelihood
+from scorefold.methods.refine.modes import vanished
+from scorefold.methods.refine.plan import check_made
+from scorefold.methods.refine.region import fit_of, moved, propose, round_number
+from scorefold.methods.refine.round import Round, some_of
+from scorefold.methods.refine.shared import Shared
+from scorefold.posterior.draws import Drawn
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior import Prior
+from scorefold.prior.known_by_draws import FEWEST_DRAWS, FEWEST_DRAWS_EACH
 from scorefold.prior.proposal import Proposal
-from scorefold.simulation.replicate import replicate
-from scorefold.simulation.simulations import Simulations, single, split
+from scorefold.simulation.simulate import simulate
+from scorefold.simulation.simulations import Simulations, split
 from scorefold.types import single_precision
 
 DRAWS = 1_000
@@ -53,30 +60,46 @@ class Likelihoods(NamedTuple):
     """The last round's, in its frame."""
     rounds: tuple[Round, ...]
     agreed: bool
+    made: tuple[Simulations, ...]
+    """Every round's."""
 
 
-def likelihood_rounds(
-    start: Posterior, x: np.ndarray, simulator: Callable[..., Any], known: Sequence[Simulations], plan: Refining, method: Method
-) -> Likelihoods:
-    """Spend the plan's budget in rounds; `known` are simulations that there are already, `method` an NLE."""
-    rounds, left, simulated = min(plan.rounds, MOST_ROUNDS), plan.budget, [split(one, 1) for one in known]
-    before = drawn_by(start, x, (plan.seed, 0))
+class Job(NamedTuple):
+    """What does not change from round to round."""
+
+    start: Posterior
+    x: np.ndarray
+    simulator: Callable[..., Any]
+    plan: Refining
+    method: Method
+    """An NLE."""
+
+
+def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) -> Likelihoods:
+    """Spend the plan's budget in rounds; `known` are simulations that there are already."""
+    start, x, plan = job.start, job.x, job.plan
+    rounds, left = min(plan.rounds, MOST_ROUNDS), plan.budget
+    before, _ = drawn_by(start, x, (plan.seed, 0))
+    there = [split(one, 1) for one in (*known, *shared.everything)]
+    made: list[Simulations] = []
     done: list[Round] = []
     while len(done) < rounds:
+        number = len(done) + 1
         seeds = np.random.SeedSequence([plan.seed, 101, len(done)]).generate_state(2)
         calls = left // (rounds - len(done))
-        fresh = _simulated(start, spread(before, calls, int(seeds[0])), x, simulator, int(seeds[0]), plan)
-        simulated.append(fresh)
         left -= calls
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
-        local, cases = fit_in(frame, simulated, start, method, int(seeds[1]), plan.progress)
-        w = drawn_by(local, x, (plan.seed, len(done) + 1))
+        made.append(_simulated(job, before, shared.left_to_place(calls, frame, start.prior), number, int(seeds[0])))
+        local, cases = fit_in(frame, [*there, *made], start, job.method, int(seeds[1]), plan.progress)
+        w, clouds = drawn_by(local, x, (plan.seed, number))
         after = frame.from_w(w)
-        done.append(_round(frame, fresh, cases, w, moved(before, after)))
+        one = _round(frame, made[-1], cases, w, before, after)
+        modes = modes_by_likelihood(local, x, w, after, clouds)
+        done.append(one._replace(modes=modes, vanished=vanished(before, after)))
         before = after
         if len(done) > 1 and agree(done[-1]):
             break
-    return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]))
+    return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]), tuple(made))
 
 
 def agree(one: Round) -> bool:
@@ -108,32 +131,31 @@ def spread(u: np.ndarray, count: int, seed: int) -> np.ndarray:
     return there
 
 
-def drawn_by(posterior: Posterior, x: np.ndarray, seed: tuple[int, int]) -> np.ndarray:
-    """Draws in the posterior's own space; of its N(0, I) where there are none to be used."""
+def drawn_by(posterior: Posterior, x: np.ndarray, seed: tuple[int, int]) -> tuple[np.ndarray, int]:
+    """Draws in the posterior's own space, of its N(0, I) where there are none to be used; and in how many clouds in turn."""
     with warnings.catch_warnings(), single_precision():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
         try:
-            drawn = posterior.draw(x, DRAWS, seed)
+            drawn: Drawn = posterior.draw(x, DRAWS, seed)
             if not drawn.info.diverged:
-                return drawn.u
+                return drawn.u, getattr(drawn.info, "clouds", 1)
         except ScorefoldError:
             pass
-    return np.random.default_rng(seed).standard_normal((DRAWS, posterior.prior.dim))
+    return np.random.default_rng(seed).standard_normal((DRAWS, posterior.prior.dim)), 1
 
 
-def _simulated(
-    start: Posterior, u: np.ndarray, x: np.ndarray, simulator: Callable[..., Any], seed: int, plan: Refining
-) -> Simulations:
-    """One observation at each u, with the inputs of those observed in turn."""
-    theta, inputs = start.prior.from_normal(u), start.inputs_of(x)
-    if inputs is not None:
-        inputs = np.resize(np.random.default_rng(seed).permutation(inputs), (len(u), 1, inputs.shape[1]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScorefoldWarning)  # failures are counted
-        made = replicate(theta, simulator, 1, seed, plan.workers, plan.progress, inputs).astype(np.float32)
-    good = np.isfinite(made.reshape(len(made), -1)).all(axis=1)
-    names = start.x_names, start.input_names
-    return single(start.prior, theta[good], made[good], len(u), seed, *names)
+def _simulated(job: Job, u: np.ndarray, calls: int, number: int, seed: int) -> Simulations:
+    """One observation at each of so many places around draws u; a store knows them as draws of a prior."""
+    plan, prior = job.plan, job.start.prior
+    count = max(calls, FEWEST_DRAWS, FEWEST_DRAWS_EACH * prior.dim)
+    places = Prior.from_draws(prior.from_normal(spread(u, count, seed)), prior.names)
+    kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
+    how: dict[str, Any] = {"workers": plan.workers, "progress": plan.progress}
+    if (inputs := job.start.inputs_of(job.x)) is not None:
+        how |= {"inputs": inputs, "input_names": job.start.input_names}
+    made = simulate(places, job.simulator, calls, 1, seed, store=kept, **how)
+    check_made(job.start, made)
+    return made._replace(prior=prior)
 
 
 def _together(parts: Sequence[Simulations]) -> Simulations:
@@ -145,15 +167,17 @@ def _together(parts: Sequence[Simulations]) -> Simulations:
 
 
 def _in_frame(sims: Simulations, frame: Proposal, prior: Prior) -> Simulations:
-    """The cases that lie in it, as if they were from it."""
-    inside = (np.abs(frame.to_w(prior.to_normal(sims.theta))) < EDGE).all(axis=1)
+    """The cases that lie in it, as if they were from it; as many as `round_number` says, the outermost left out."""
+    far = np.abs(frame.to_w(prior.to_normal(sims.theta))).max(axis=1)
+    inside = np.sort(np.argsort(far, kind="stable")[: round_number(int((far < EDGE).sum()))])
     theta, x, sizes, origin = (getattr(sims, name)[inside] for name in ("theta", "x", "sizes", "origin"))
     return sims._replace(prior=prior.proposing(frame), theta=theta, x=x, sizes=sizes, origin=origin)
 
 
-def _round(frame: Proposal, fresh: Simulations, cases: int, w: np.ndarray, change: tuple[float, float]) -> Round:
+def _round(frame: Proposal, fresh: Simulations, cases: int, w: np.ndarray, before: np.ndarray, after: np.ndarray) -> Round:
+    shift, widths = moved(before, after)
     return Round(
         proposal=frame, engine="likelihood", simulations=fresh.budget, failed=fresh.failed, cases=cases,
         reused=max(cases - len(fresh.theta), 0), gate=1.0, fit=fit_of(w, frame), several_modes=False, lost_mode=False,
-        shift=change[0], widths=change[1],
+        shift=shift, widths=widths, before=some_of(before), after=some_of(after), placed=True,
     )  # fmt: skip

@@ -7,18 +7,23 @@ analysis", Silverman, 1986), a point t is a valley of depth
 
 and the draws have two modes if the deepest valley with 2 % of the draws on either side is below 0.5. One Gaussian's 1,000 draws
 stay above 0.8. Directions tried: the parameters, the principal axes, and those between the centres of two clusters, found by
-Lloyd's algorithm in the space where the draws are white.
+Lloyd's algorithm in the space where the draws are white. The draws on either side are divided again in the same way, as long as
+there are 200 of them and 20 for each parameter; fewer of one Gaussian may have a valley by chance.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from scorefold.types import Float
+
 SHALLOW = 0.5
 LEAST = 0.02
 STARTS = 4
 STEPS = 12
 POINTS = 101
+FEWEST, FEWEST_EACH = 200, 20
+"""Draws that are divided again, in all and for each parameter."""
 
 
 class Split(NamedTuple):
@@ -39,6 +44,60 @@ class Split(NamedTuple):
         """Whether other draws have a fair part of either side, a quarter of what it was at least."""
         below = float((u @ self.direction < self.at).mean())
         return below >= self.below / 4 and 1 - below >= (1 - self.below) / 4
+
+
+class Mode(NamedTuple):
+    """One of several modes of a posterior."""
+
+    centre: Float[np.ndarray, " dim"]
+    """The mean of its draws, in the space where the prior is N(0, I)."""
+    weight: float
+    """Its share of the posterior."""
+    error: float | None
+    """The standard error of the weight; None where it is not known, as with scores."""
+
+
+class Divided(NamedTuple):
+    """Draws cut at their deepest valley, and each side again where it has one."""
+
+    split: Split
+    below: "Divided | None"
+    above: "Divided | None"
+
+
+def divided(u: np.ndarray, seed: int = 0) -> Divided | None:
+    """The modes of draws (count, dim); None where there is one."""
+    if len(u) < max(FEWEST, FEWEST_EACH * u.shape[1]):
+        return None
+    split = deepest_valley(u, seed)
+    if not split.separate:
+        return None
+    above = u @ split.direction >= split.at
+    return Divided(split, divided(u[~above], seed), divided(u[above], seed))
+
+
+def count_of(modes: Divided | None) -> int:
+    """How many there are."""
+    return 1 if modes is None else count_of(modes.below) + count_of(modes.above)
+
+
+def which_of(modes: Divided | None, u: np.ndarray) -> np.ndarray:
+    """(draws,) the number of the mode that each draw belongs to, also of other draws than the modes were found in."""
+    if modes is None:
+        return np.zeros(len(u), int)
+    above = u @ modes.split.direction >= modes.split.at
+    return np.where(above, count_of(modes.below) + which_of(modes.above, u), which_of(modes.below, u))
+
+
+def shares_of(modes: Divided | None, u: np.ndarray) -> np.ndarray:
+    """(modes,) how much of the draws each has."""
+    return np.bincount(which_of(modes, u), minlength=count_of(modes)) / len(u)
+
+
+def vanished(before: np.ndarray, after: np.ndarray) -> int:
+    """How many modes of the draws before have less than a quarter of their share left; 0 where there was one."""
+    modes = divided(before)
+    return int((shares_of(modes, after) < shares_of(modes, before) / 4).sum())
 
 
 def deepest_valley(u: np.ndarray, seed: int = 0) -> Split:

@@ -1,34 +1,85 @@
 """What `refine` is asked for, checked before the first simulation."""
 
+from pathlib import Path
+from typing import Any
+
 from scorefold import settings
 from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.refine.region import KINDS
+from scorefold.methods.refine.round import counted
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.simulation.simulate import SMALLEST_BUDGET
-from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.simulations import FEWEST_CASES, Simulations
+from scorefold.simulation.sources.choose import check
+from scorefold.simulation.workers import as_workers
+from scorefold.train.training import Training
 
 SMALLEST_SHARE = 2 * SMALLEST_BUDGET
 """Simulator calls of a round, at least."""
 
 
-def check_plan(start: Posterior, plan: Refining, sims: Simulations | None) -> None:
-    """Refuse what cannot work for any start."""
+def smallest_share(size: int) -> int:
+    """Simulator calls of a round in sets of up to `size` observations, at least: some more than the fewest cases need."""
+    return max(SMALLEST_SHARE, FEWEST_CASES * (size + 1))
+
+
+def check_plan(start: Posterior, simulator: Any, plan: Refining, sims: Simulations | None, size: int) -> None:
+    """Refuse what cannot work for any start, whose sets have up to `size` observations."""
     if plan.budget < plan.rounds * SMALLEST_SHARE:
+        most = plan.budget // SMALLEST_SHARE
+        fewer = f", or ask for {counted(most, 'round')}" if most else ""
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
-            "rounds"
+            f"rounds. Raise the budget{fewer}."
+        )
+    if plan.budget < smallest_share(size):
+        raise ScorefoldError(
+            f"expected a budget of {smallest_share(size):,} simulator calls at least, for a start with sets of up to {size} "
+            f"observations; got {plan.budget:,}"
         )
     if plan.proposal not in KINDS:
         raise ScorefoldError(f"unknown proposal {plan.proposal!r:.60}. {closest(str(plan.proposal)[:60], list(KINDS))}")
+    if plan.training is not None and not isinstance(plan.training, Training):
+        raise ScorefoldError(f"expected training as an sf.Training, or None; got {plan.training!r:.60}")
+    if not isinstance(plan.progress, bool):
+        raise ScorefoldError(f"expected progress to be True or False; got {plan.progress!r:.60}")
     if plan.store is not None:
-        settings.folder(plan.store)
+        refuse_file(settings.folder(plan.store))
+    check(simulator, as_workers(plan.workers), bool(start.input_names))
     if not start.prior.has_density:
         raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
-    if sims is not None and (not isinstance(sims, Simulations) or sims.prior != start.prior):
+    _check_simulations(start, sims)
+
+
+def refuse_file(folder: Path) -> None:
+    """A store is a folder, there or not."""
+    if folder.exists() and not folder.is_dir():
+        raise ScorefoldError(f"expected store to be a folder, there or not; {folder} is a file. Name another one.")
+
+
+def _check_simulations(start: Posterior, sims: Simulations | None) -> None:
+    """They may be those that the start was trained on."""
+    if sims is None:
+        return
+    if not isinstance(sims, Simulations) or sims.prior != start.prior:
         raise ScorefoldError("expected the simulations that this posterior was trained on; got some from another prior")
+    if sims.shape != start.shape or sims.input_names != start.input_names:
+        raise ScorefoldError(
+            f"expected the simulations that this posterior was trained on, observations of shape {start.shape}; got "
+            f"{sims.shape}, from another simulator"
+        )
+
+
+def check_made(start: Posterior, made: Simulations) -> None:
+    """Refuse a simulator whose observations are not of the start's shape."""
+    if made.shape != start.shape:
+        raise ScorefoldError(
+            f"expected the simulator that this posterior was trained on, with observations of shape {start.shape}; got "
+            f"{made.shape}"
+        )
 
 
 def check_sampler_of(start: ComposedPosterior, plan: Refining) -> None:

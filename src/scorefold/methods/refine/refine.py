@@ -19,11 +19,12 @@ better than the Gaussian base alone unseen cases say: they stop its training, an
 If the start has several modes, rounds of likelihoods take over (`likelihood_rounds.py`); and where the last round's network
 counts for something, so that a line is not enough, a likelihood is fitted to the same simulations too. A part of the budget
 then finds out which of them, and of the start, is the best for these observations (`never_worse.py`). Likelihoods know nothing
-of embeddings and keep no store, so with these everything is done by scores.
+of embeddings, so with these everything is done by scores. Several data sets are refined one after the other, and share what was
+simulated (`shared.py`).
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,13 +34,16 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
-from scorefold.methods.refine.likelihood_rounds import agree, fit_in
+from scorefold.methods.refine.likelihood_rounds import Job, agree, fit_in
+from scorefold.methods.refine.mode_weights import modes_by_likelihood, modes_by_scores
 from scorefold.methods.refine.modes import Split, deepest_valley
 from scorefold.methods.refine.never_worse import better, reserved
-from scorefold.methods.refine.plan import SMALLEST_SHARE, check_plan, check_sampler_of
-from scorefold.methods.refine.refined import RefinedPosterior, Round, draw_in_region
+from scorefold.methods.refine.plan import check_made, check_plan, check_sampler_of, smallest_share
+from scorefold.methods.refine.refined import RefinedPosterior, draw_in_region
 from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, propose, step
+from scorefold.methods.refine.round import Round, some_of
 from scorefold.methods.refine.score_summaries import Summaries, summarised
+from scorefold.methods.refine.shared import Shared, each
 from scorefold.methods.refine.straight_line import likest, locate
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.refining import Refining
@@ -76,11 +80,13 @@ class _Job(NamedTuple):
     known: list[tuple[Proposal, Simulations]]
     """The simulations that the start was trained on, if they were given."""
     likelihood: Method
+    shared: Shared
+    """What was simulated for other data sets."""
 
     @property
     def takes_likelihoods(self) -> bool:
-        """They know nothing of embeddings, and keep no store."""
-        return self.plan.store is None and self.start.method.embedding is None
+        """They know nothing of embeddings."""
+        return self.start.method.embedding is None
 
     @property
     def set_size(self) -> int:
@@ -90,7 +96,7 @@ class _Job(NamedTuple):
     @property
     def share(self) -> int:
         """Simulator calls of a round before the last."""
-        return max(SMALLEST_SHARE, int(LOCATING * self.plan.budget / max(self.plan.rounds - 1, 1)))
+        return max(smallest_share(self.set_size), int(LOCATING * self.plan.budget / max(self.plan.rounds - 1, 1)))
 
 
 class _Progress(NamedTuple):
@@ -114,48 +120,69 @@ class _Simulated(NamedTuple):
     fresh: Simulations
     cases: Simulations
     """With those of earlier rounds that are distributed alike."""
+    calls: int
+    """What the round may cost; fewer are fresh where others were simulated for another data set."""
 
 
 def refine(
     start: ComposedPosterior,
-    x: np.ndarray,
+    xs: Sequence[np.ndarray],
     simulator: Callable[..., Any],
     sims: Simulations | None,
     plan: Refining,
     likelihood: Method,
-) -> RefinedPosterior:
-    """Rounds by scores or by likelihoods, and the best of what they made and of the start; see `Posterior.refine`.
+) -> list[RefinedPosterior]:
+    """A posterior for each data set; see `Posterior.refine`.
 
     `likelihood` is an NLE, for several modes and where a straight line is not enough.
     """
-    check_plan(start, plan, sims)
+    size = start.largest_set
+    check_plan(start, simulator, plan, sims, size)
     check_sampler_of(start, plan)
-    size, calls = start.largest_set, reserved(plan, start.largest_set)
     known: list[tuple[Proposal, Simulations]] = [] if sims is None else [(whole(start.prior.dim), split(sims, size))]
-    job = _Job(start, x, simulator, plan._replace(budget=plan.budget - calls), known, likelihood)
-    at = _Progress(_start(start, x, plan.seed), job.plan.budget)
-    if at.latest.several_modes and job.takes_likelihoods:
-        tried = [("a likelihood", refined_by_likelihoods(start, x, simulator, [one for _, one in known], job.plan, likelihood))]
-    else:
-        tried = _by_scores(job, at)
-    kept, compared = better(start, tried, x, simulator, calls, plan)
-    return finished(start, tried, kept, compared)
+
+    def one(x: np.ndarray, plan: Refining, shared: Shared) -> tuple[RefinedPosterior, Shared]:
+        calls = reserved(plan, size)
+        job = _Job(start, x, simulator, plan._replace(budget=plan.budget - calls), known, likelihood, shared)
+        tried, made = _tried(job)
+        kept, compared = better(start, tried, x, simulator, calls, plan)
+        return finished(start, tried, kept, compared), made
+
+    return each(xs, plan, one)
 
 
-def _by_scores(job: _Job, at: _Progress) -> list[tuple[str, RefinedPosterior]]:
+def _tried(job: _Job) -> tuple[list[tuple[str, RefinedPosterior]], Shared]:
+    """Rounds by scores or by likelihoods, and what was simulated in them."""
+    at = _Progress(_start(job.start, job.x, job.plan.seed), job.plan.budget, earlier=job.shared.proposed)
+    if not (at.latest.several_modes and job.takes_likelihoods):
+        return _by_scores(job, at)
+    own = Job(job.start, job.x, job.simulator, job.plan, job.likelihood)
+    refined, made = refined_by_likelihoods(own, [one for _, one in job.known], job.shared)
+    return [("a likelihood", refined)], made
+
+
+def _by_scores(job: _Job, at: _Progress) -> tuple[list[tuple[str, RefinedPosterior]], Shared]:
     """Rounds that locate the posterior, and a last one that trains where it is."""
     plan = job.plan
     while True:
         number = len(at.done) + 1
         last = number == plan.rounds or at.region is not None or at.latest.several_modes or at.left < 2 * job.share
         numbers = np.random.SeedSequence([plan.seed, number]).generate_state(3)
-        region = at.region or at.latest.region(plan.proposal, INFLATION[min(number, 2) - 1])
-        fresh = _simulate(job, region, at.left if last else job.share, number, int(numbers[0]))
-        made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])))
+        region = at.region or _shared_region(job, at) or at.latest.region(plan.proposal, INFLATION[min(number, 2) - 1])
+        calls = at.left if last else job.share
+        fresh = _simulate(job, region, job.shared.left_to_make(calls, region, job.set_size), number, int(numbers[0]))
+        made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])), calls)
         if last:
+            own = (*at.earlier[len(job.shared.proposed) :], (region, fresh))
             with single_precision():
-                return _trained(job, at, made, numbers)
+                return _trained(job, at, made, numbers), Shared(proposed=own)
         at = _located(job, at, made)
+
+
+def _shared_region(job: _Job, at: _Progress) -> Proposal | None:
+    """One that another data set was simulated in, where the latest draws lie well within it."""
+    latest = at.latest
+    return job.shared.region_for(latest.before) if latest.usable and not latest.several_modes and not at.stepped else None
 
 
 def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> Simulations:
@@ -165,7 +192,9 @@ def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -
     if (inputs := job.start.inputs_of(job.x)) is not None:
         # Inputs do not depend on θ: simulations with others can be pooled with these.
         how |= {"inputs": inputs, "input_names": job.start.input_names}
-    return split(simulate(prior, job.simulator, calls, size, seed, store=kept, **how), size)
+    made = simulate(prior, job.simulator, calls, size, seed, store=kept, **how)
+    check_made(job.start, made)
+    return split(made, size)
 
 
 def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
@@ -174,7 +203,7 @@ def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
     w = locate(made.cases, region, job.x, job.start.choose_set_size(len(job.x))[0], DRAWS, seed)
     u, fit = region.from_w(w), fit_of(w, region)
     one = _round(at.latest, u, fit, made, correction=None, engine="line")
-    earlier, done, left = (*at.earlier, (region, made.fresh)), (*at.done, one), at.left - made.fresh.budget
+    earlier, done, left = (*at.earlier, (region, made.fresh)), (*at.done, one), at.left - made.calls
     if not at.stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
         # A line is not enough: on with the draws before and with the region around them.
         return at._replace(earlier=earlier, done=done, left=left, region=region)
@@ -201,7 +230,7 @@ def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) ->
     local = method.train([cases], [int(numbers[2])], plan.progress)[0]
     tried = [("scores", _last_round(job, at, made._replace(cases=cases), local, summaries))]
     if tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
-        simulated = [one for _, one in (*job.known, *at.earlier)] + [made.fresh]
+        simulated = [split(one, 1) for _, one in (*job.known, *at.earlier)] + [*job.shared.placed, split(made.fresh, 1)]
         other, _ = fit_in(made.region, simulated, start, job.likelihood, int(numbers[2]), plan.progress)
         tried.append(("a likelihood", _last_round(job, at, made, other, None)))
     return tried
@@ -216,10 +245,13 @@ def _last_round(
         warnings.simplefilter("ignore", UntrustworthyDraws)
         seen = summaries.join(job.x) if summaries else job.x
         drawn, fit = draw_in_region(local, seen, DRAWS, (plan.seed, len(at.done) + 1))
-    correction, engine = None, "likelihood"
     if isinstance(local, ComposedPosterior):
-        correction, engine = local.ensemble.correction, "scores"
-    one = _round(at.latest, drawn.u, fit, made, correction, engine)
+        one = _round(at.latest, drawn.u, fit, made, local.ensemble.correction, "scores")
+        one = one._replace(modes=modes_by_scores(drawn.u))
+    else:
+        own, clouds = made.region.to_w(drawn.u), getattr(drawn.info, "clouds", 1)
+        one = _round(at.latest, drawn.u, fit, made, None, "likelihood")
+        one = one._replace(modes=modes_by_likelihood(local, job.x, own, drawn.u, clouds))
     done = (*at.done, one)
     return RefinedPosterior(start.prior, start.shape, local, summaries, len(job.x), done, agree(one), NOT_COMPARED)
 
@@ -240,6 +272,8 @@ def _round(state: "_State", u: np.ndarray, fit: Fit, made: _Simulated, correctio
         lost_mode=state.several_modes and not (state.valley.keeps(u) and deepest_valley(u).separate),
         shift=shift,
         widths=widths,
+        before=some_of(state.before),
+        after=some_of(u),
     )
 
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.region import Fit, fit_of
+from scorefold.methods.refine.round import Round
 from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.check import Check
 from scorefold.posterior.composed import ComposedPosterior, Composition
@@ -26,49 +28,9 @@ from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.posterior.trust import Doubts, Trust
 from scorefold.prior import Prior
-from scorefold.prior.proposal import GaussianProposal, Proposal, whole
+from scorefold.prior.proposal import GaussianProposal, whole
 from scorefold.sample import Info, Sampler
 from scorefold.train.training import History
-
-
-class Round(NamedTuple):
-    """What one round did."""
-
-    proposal: Proposal
-    engine: str
-    """ "line", a straight line alone, in closed form; "scores", a network's; or "likelihood", a flow's."""
-    simulations: int
-    """Simulator calls, failed ones included."""
-    failed: int
-    cases: int
-    """To train on, with the reused ones."""
-    reused: int
-    gate: float
-    """Share of the network that unseen cases let pass, mean over levels; 0 where the base was alone."""
-    fit: Fit
-    several_modes: bool
-    """In the draws that the region was proposed from."""
-    lost_mode: bool
-    shift: float
-    """How far the means moved from the draws before, in posterior sd, root mean square."""
-    widths: float
-    """Mean log ratio of the sds after and before."""
-
-    @property
-    def counts(self) -> bool:
-        """The draws lie where the simulations were, and no mode was lost."""
-        return not (self.fit.missed or self.lost_mode)
-
-    def __str__(self) -> str:
-        network = f"base with {self.gate:.0%} of the network" if self.gate > 0.005 else "base alone"
-        if self.engine == "likelihood":
-            network = "a likelihood"
-        doubt = " missed;" if self.fit.missed else " lost a mode;" if self.lost_mode else ""
-        again = f" and {self.reused:,} earlier cases" if self.reused else ""
-        return (
-            f"{self.simulations:,} simulations{again}, {network};{doubt} means moved by {self.shift:.2f} sd, widths by a "
-            f"factor {np.exp(self.widths):.2f}"
-        )
 
 
 class Refinement(NamedTuple):
@@ -87,6 +49,8 @@ class Refinement(NamedTuple):
     """By what factor it changed the sds."""
     fit: Fit
     """How these draws lie in the region."""
+    modes: tuple[Mode, ...] = ()
+    """Of the last round, where there are several: centre, weight and its standard error."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +119,9 @@ class RefinedPosterior(Posterior):
             info: Any = drawn.info
             drawn = drawn._replace(info=info._replace(converged=jnp.array(False) if isinstance(info, Info) else False))
         spent = sum(one.simulations for one in self.rounds) + self.compared.simulations
-        refinement = Refinement(drawn.how, self.rounds, spent, self.agreed, last.shift, float(np.exp(last.widths)), fit)
+        refinement = Refinement(
+            drawn.how, self.rounds, spent, self.agreed, last.shift, float(np.exp(last.widths)), fit, last.modes
+        )
         return drawn._replace(how=refinement)
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:

@@ -25,6 +25,8 @@ WIDER = 3.0
 FARTHEST_CENTRE = 4.0
 STRETCH = 0.5
 KINDS = ("gaussian", "truncated")
+STEPS_AN_OCTAVE = 4
+"""Of numbers of cases, as a power of two."""
 
 
 def propose(kind: str, u: np.ndarray, inflation: float, disagreement: np.ndarray) -> Proposal:
@@ -99,20 +101,25 @@ def moved(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     return float(np.sqrt((shift**2).mean())), float(widths.mean())
 
 
-def reusable(sims: Simulations, own: Proposal, proposal: Proposal, seed: int) -> np.ndarray:
-    """(cases,) booleans: cases simulated from `own` that are distributed as `proposal`, by acceptance and rejection."""
+def acceptance(sims: Simulations, own: Proposal, proposal: Proposal) -> np.ndarray:
+    """(cases,) with which chance cases simulated from `own` are kept, to be distributed as `proposal`."""
     bound = proposal.log_excess(own)
     if not np.isfinite(bound):
-        return np.zeros(len(sims.theta), bool)
+        return np.zeros(len(sims.theta))
     to_u = own.from_w(sims.prior.to_normal(sims.theta))
-    chance = np.exp(np.minimum(proposal.log_density(to_u) - own.log_density(to_u) - bound, 0.0))
+    chance: np.ndarray = np.exp(np.minimum(proposal.log_density(to_u) - own.log_density(to_u) - bound, 0.0))
+    return chance
+
+
+def reusable(sims: Simulations, own: Proposal, proposal: Proposal, seed: int) -> np.ndarray:
+    """(cases,) booleans: cases simulated from `own` that are distributed as `proposal`, by acceptance and rejection."""
     # Cases of one parameter draw stay together.
     luck = np.random.default_rng([seed, 13]).uniform(size=int(sims.origin.max()) + 1)[sims.origin]
-    return luck < chance
+    return luck < acceptance(sims, own, proposal)
 
 
 def pooled(fresh: Simulations, earlier: list[tuple[Proposal, Simulations]], proposal: Proposal, seed: int) -> Simulations:
-    """Simulations from a proposal, and those of earlier ones that are distributed alike."""
+    """Simulations from a proposal, and those of earlier ones that are distributed alike, as many as `round_number` says."""
     parts, start = [fresh], int(fresh.origin.max()) + 1
     for index, (own, sims) in enumerate(earlier):
         kept = reusable(sims, own, proposal, seed + index)
@@ -123,5 +130,11 @@ def pooled(fresh: Simulations, earlier: list[tuple[Proposal, Simulations]], prop
     theta, x, sizes, origin = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes", "origin")
     )
-    failed = sum(part.failed for part in parts)
-    return fresh._replace(theta=theta, x=x, sizes=sizes, origin=origin, failed=failed)
+    failed, most = sum(part.failed for part in parts), max(round_number(len(theta)), len(fresh.theta))
+    return fresh._replace(theta=theta[:most], x=x[:most], sizes=sizes[:most], origin=origin[:most], failed=failed)
+
+
+def round_number(count: int) -> int:
+    """The largest number up to `count` of sixteen to an octave: programs are compiled for a number of cases."""
+    step: int = 1 << max(count.bit_length() - 1 - STEPS_AN_OCTAVE, 0)
+    return count - count % step
