@@ -10,8 +10,8 @@ strangeness of the observations, and what `posterior.check` finds if --check sim
 
 The map, error = scale × disagreement, is learnt on some tasks and checked on the others, and the other way round; then it is
 learnt on all tasks, as `scorefold.posterior.trust.CALIBRATION` wants it. A cell's error and disagreement are those of its worst
-parameter. Both scales begin at the median of error over disagreement, and grow together until, on the tasks learnt from, 95 % of
-the cells called good are within 0.5 sd and 1.25 in width, and 95 % of those more than 1 sd off are not called good.
+parameter. Both scales begin at the median of error over disagreement, and grow together until, on the tasks learnt from, 95 %
+of the cells called good are within 0.5 sd and 1.25 in width, and 95 % of those more than 1 sd off are not called good.
 """
 
 import argparse
