@@ -3,7 +3,7 @@
     python benchmarks/accuracy.py                       # every task, n = 1, 8, 30: the defaults
     python benchmarks/accuracy.py --no-base --tasks gaussian mixture
     python benchmarks/accuracy.py --set-size 6          # PF-NPSE
-    python benchmarks/accuracy.py --rule gauss --sampler flow
+    python benchmarks/accuracy.py --rule gauss --sampler ode
 
 Every figure is a mean and spread over trainings × parameter draws, none shared between trainings.
 """
@@ -70,14 +70,14 @@ def main() -> None:
     parser.add_argument("--trainings", type=int, default=3)
     parser.add_argument("--parameters", type=int, default=3)
     parser.add_argument("--no-base", action="store_true", help="the paper's network, without the Gaussian base")
-    parser.add_argument("--no-control", action="store_true", help="without the correction by unseen cases")
+    parser.add_argument("--no-correction", action="store_true", help="without the correction by unseen cases")
     parser.add_argument("--set-size", type=int, default=1, help="m: 1 is F-NPSE, more PF-NPSE")
     parser.add_argument("--rule", default=None)
     parser.add_argument("--sampler", default=None)
     parser.add_argument("--members", type=int, default=None)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    method = NPSE(base=not chosen.no_base, control=not chosen.no_control, rule=chosen.rule, sampler=chosen.sampler)
+    method = NPSE(base=not chosen.no_base, correction=not chosen.no_correction, rule=chosen.rule, sampler=chosen.sampler)
     if chosen.members:
         method = replace(method, training=replace(method.training, members=chosen.members))
     print(f"{jax.devices()[0].device_kind}; {chosen.trainings} trainings × {chosen.parameters} parameter draws; {method}")
