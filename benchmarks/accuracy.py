@@ -3,7 +3,7 @@
     python benchmarks/accuracy.py                       # every task, n = 1, 8, 30: the defaults
     python benchmarks/accuracy.py --no-base --tasks gaussian mixture
     python benchmarks/accuracy.py --set-size 6          # PF-NPSE
-    python benchmarks/accuracy.py --rule gauss --sampler ode
+    python benchmarks/accuracy.py --rule gauss --sampler ancestral
 
 Every figure is a mean and spread over trainings × parameter draws, none shared between trainings.
 """

@@ -1,13 +1,17 @@
 """What members' disagreement says of draws, and observations that are unlike the simulations."""
 
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import trust as trust_benchmark
 from scorefold.posterior.at_draws import response
 from scorefold.posterior.reach import Strangeness, fit_reach
 from scorefold.posterior.trust import (
     BAD,
+    CALIBRATION,
     GOOD,
     UNKNOWN,
     USABLE,
@@ -174,3 +178,14 @@ def test_the_floor_falls_with_simulations_and_rises_with_observations():
     assert reach.floor(20, draws) == pytest.approx(0.1)
     assert reach.floor(80, draws) == pytest.approx(0.2)
     assert fit_reach(x, u, cases=8_000).floor(20, draws) == pytest.approx(0.05)
+
+
+def test_the_promises_hold_where_the_truth_is_known():
+    """Of cells called good 95 % are; of those more than 1 sd off 95 % are not; and enough cells are called good at all."""
+    records = Path(trust_benchmark.__file__).with_name("results") / "trust"
+    found = trust_benchmark.table(trust_benchmark.read(records))
+    right, caught, called = trust_benchmark.promises(found, trust_benchmark.Map(*(tuple(one) for one in CALIBRATION)))
+    assert len(found.task) >= 250
+    assert right >= 0.95
+    assert caught >= 0.95
+    assert called >= 0.15
