@@ -22,6 +22,7 @@ from scorefold.noise import CLEAN, Level, levels
 from scorefold.posterior.pilots import pilot_precisions
 from scorefold.sample import DDIM, DPM, SAMPLERS, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.sample.health import conclude, identities
+from scorefold.sample.last_step import denoised
 from scorefold.sample.self_tuned import LARGEST_VARIANCE, neighbours, preconditioner
 from scorefold.tasks.exact import ExactSets, GaussianMixture, exact_sets, score
 from scorefold.tasks.gaussian import VARIANCES
@@ -342,6 +343,7 @@ CLOUDS = {
     "of 128": rng.standard_normal((128, 4)),
     "wide": 30 * rng.standard_normal((512, 4)),
 }
+LAST = jax.tree.map(lambda v: v[0], levels("log-snr"))
 HESSIAN = np.cov(np.random.default_rng(6).standard_normal((4, 12))) * 20
 
 
@@ -364,6 +366,17 @@ def test_it_is_kept_below_twice_the_clouds_covariance():
     u = 1e-3 * CLOUDS["normal"]
     got = matrix(u, -u @ HESSIAN)
     np.testing.assert_allclose(got, LARGEST_VARIANCE * np.cov(u.T), rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("what", [lambda *cloud: preconditioner(*cloud), lambda u, s, key: denoised(u, s, LAST, key)])
+def test_the_signs_of_eigenvectors_do_not_matter(what, monkeypatch):
+    # They differ between one matrix and many at once; draws one by one and together must not.
+    cloud = *(jnp.asarray(one, jnp.float32) for one in (CLOUDS["normal"], -CLOUDS["normal"] @ HESSIAN)), jax.random.key(0)
+    as_they_come = what(*cloud)
+    eigh, svd, flip = jnp.linalg.eigh, jnp.linalg.svd, jnp.array([-1.0, 1.0, -1.0, 1.0])
+    monkeypatch.setattr(jnp.linalg, "eigh", lambda a: (eigh(a)[0], eigh(a)[1] * flip))
+    monkeypatch.setattr(jnp.linalg, "svd", lambda a: (svd(a)[0] * flip, svd(a)[1], svd(a)[2] * flip[:, None]))
+    np.testing.assert_allclose(what(*cloud), as_they_come, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("stretch", [[1, 1, 1, 1], [0.5, 1, 2, 3]])
