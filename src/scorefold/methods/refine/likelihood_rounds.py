@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.methods.refine.refined import Round
 from scorefold.methods.refine.region import fit_of, moved, propose
@@ -65,7 +65,13 @@ def likelihood_rounds(
     while len(done) < rounds:
         seeds = np.random.SeedSequence([plan.seed, 101, len(done)]).generate_state(2)
         calls = left // (rounds - len(done))
-        fresh = _simulated(start, spread(before, calls, int(seeds[0])), x, simulator, int(seeds[0]), plan)
+        try:
+            fresh = _simulated(start, spread(before, calls, int(seeds[0])), x, simulator, int(seeds[0]), plan)
+        except Interrupted:
+            if not done:
+                raise
+            _say_interrupted(len(done))
+            break
         simulated.append(fresh)
         left -= calls
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
@@ -77,6 +83,14 @@ def likelihood_rounds(
         if len(done) > 1 and agree(done[-1]):
             break
     return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]))
+
+
+def _say_interrupted(done: int) -> None:
+    warnings.warn(
+        f"simulating was interrupted: the refinement rests on the rounds before, {done} of them.",
+        ScorefoldWarning,
+        stacklevel=5,
+    )
 
 
 def agree(one: Round) -> bool:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
 from scorefold.methods.refine.likelihood_rounds import agree, fit_in
@@ -150,7 +150,8 @@ def _by_scores(job: _Job, at: _Progress) -> list[tuple[str, RefinedPosterior]]:
         last = number == plan.rounds or at.region is not None or at.latest.several_modes or at.left < 2 * job.share
         numbers = np.random.SeedSequence([plan.seed, number]).generate_state(3)
         region = at.region or at.latest.region(plan.proposal, INFLATION[min(number, 2) - 1])
-        fresh = _simulate(job, region, at.left if last else job.share, number, int(numbers[0]))
+        fresh, whole_round = _simulate(job, region, at.left if last else job.share, number, int(numbers[0]))
+        last = last or not whole_round
         made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])))
         if last:
             with single_precision():
@@ -158,14 +159,26 @@ def _by_scores(job: _Job, at: _Progress) -> list[tuple[str, RefinedPosterior]]:
         at = _located(job, at, made)
 
 
-def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> Simulations:
+def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> tuple[Simulations, bool]:
+    """A round's simulations, and whether these are all; after Ctrl-C, without a store, those that are done."""
     plan, prior = job.plan, job.start.prior.proposing(region)
     kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
     size, how = job.set_size, {"workers": plan.workers, "progress": plan.progress}
     if (inputs := job.start.inputs_of(job.x)) is not None:
         # Inputs do not depend on θ: simulations with others can be pooled with these.
         how |= {"inputs": inputs, "input_names": job.start.input_names}
-    return split(simulate(prior, job.simulator, calls, size, seed, store=kept, **how), size)
+    try:
+        return split(simulate(prior, job.simulator, calls, size, seed, store=kept, **how), size), True
+    except Interrupted as stopped:
+        if stopped.simulations is None:
+            raise
+        some: Simulations = stopped.simulations
+        warnings.warn(
+            f"simulating was interrupted: round {number} is the last, with {some.budget:,} of its {calls:,} simulations.",
+            ScorefoldWarning,
+            stacklevel=5,
+        )
+        return split(some, size), False
 
 
 def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
