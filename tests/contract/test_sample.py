@@ -155,12 +155,13 @@ def test_defaults():
 @pytest.mark.false_failure(3e-6)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("n", shortly([1, 10, 100, 1000], 10, 1000))
-def test_self_tuned_is_right_on_the_conjugate_gaussian(n):
+def test_self_tuned_is_right_on_the_conjugate_gaussian(n, figure):
     # 16,384 draws: standard errors 0.0078 (mean) and 0.0055 (sd ratio). Over 4 n × 10 dimensions, false failure of
     # a mean (6.4 standard errors) 6e-9, of a ratio (5.4) 3e-6; of a flag (see the false alarms below) < 1e-6.
     problem = gaussian(n)
     u, info = run(SelfTuned(), problem.sets, clouds=16)
     shift, ratio = moments(u, problem.mean, problem.sd)
+    figure(f"means off by {np.abs(shift).max():.3f} sd at most, sd ratios {ratio.min():.3f} to {ratio.max():.3f}")
     assert np.abs(shift).max() < 0.05
     assert ratio.min() > 0.97
     assert ratio.max() < 1.03
@@ -234,8 +235,9 @@ def assert_both_modes(u, problem):
 
 
 @pytest.mark.parametrize("n", shortly([5, 30, 300], 30))
-def test_self_tuned_finds_both_modes(n):
+def test_self_tuned_finds_both_modes(n, figure):
     u, info = run(SelfTuned(), bimodal(n).sets, 2, clouds=2)
+    figure(f"a mode's weight {(u @ bimodal(n).axis > 0).mean():.3f}, where 0.5 is right")
     assert_both_modes(u, bimodal(n))
     assert info.converged.all()
 
@@ -302,7 +304,7 @@ def turned(u, x, gamma):
 
 @pytest.mark.false_failure(8e-6)
 @pytest.mark.parametrize("name", shortly(SCALES, "condition number 1e6"))
-def test_self_tuned_at_every_scale(name):
+def test_self_tuned_at_every_scale(name, figure):
     # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
     # false failure 8e-6.
     n, variances, means = SCALES[name]
@@ -315,6 +317,7 @@ def test_self_tuned_at_every_scale(name):
     precision = n / (gamma * v + 1 - gamma) + 1 - n
     mean = n * np.sqrt(gamma) * mu / (gamma * v + 1 - gamma) / precision
     shift, ratio = moments(u @ rotation, mean, precision**-0.5)
+    figure(f"sd ratios {ratio.min():.3f} to {ratio.max():.3f}")
     assert np.abs(shift).max() < 0.06
     assert ratio.min() > 0.96
     assert ratio.max() < 1.04
@@ -524,7 +527,7 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
 @pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize("name", shortly(["ddim", "dpm", "probability-flow", "ancestral"], "ddim", "dpm"))
 @pytest.mark.parametrize("sd", shortly([0.001, 0.01, 0.1], 0.001))
-def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
+def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd, figure):
     # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
     # ratio's standard error is 0.007, the bounds 5 of them beyond the documented errors; false failure 1e-5 for all.
     sampler = SAMPLERS[name]
@@ -533,6 +536,7 @@ def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise
         return -u / (level.gamma * sd**2 + 1 - level.gamma)
 
     u, _ = jax.jit(lambda u: sampler(score, falling(sampler), u, jax.random.key(1), 1))(standardised_start())
+    figure(f"sd ratio {np.std(u) / sd:.3f}")
     assert 0.94 < np.std(u) / sd < 1.045
 
 
