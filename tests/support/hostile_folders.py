@@ -231,6 +231,8 @@ def attack(model, count, seed):
             except sf.errors.ModelError as error:
                 outcome["refused"] += 1
                 outcome["messages"].add(str(error).split(": ", 1)[1][:40])
+            except sf.errors.ScorefoldWarning:
+                outcome["loaded"] += 1  # a model that says that its training was stopped
             except BaseException as error:
                 outcome["untyped"].append(f"{number}: {type(error).__name__}: {error}"[:300])
             outcome["longest"] = max(outcome["longest"], time.process_time() - started)
@@ -243,7 +245,7 @@ def assert_harmless(folder, count):
     done = subprocess.run([sys.executable, __file__, str(folder), str(count), "1"], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2_000:]
     outcome = json.loads(done.stdout)
-    assert outcome["untyped"] == []
+    assert outcome["untyped"] == [], outcome["untyped"]
     assert outcome["forbidden"] == []
     assert outcome["refused"] + outcome["loaded"] == count
     assert outcome["refused"] > 0.85 * count

@@ -24,6 +24,7 @@ import numpy as np
 import plain_simulators as simulators
 import pytest
 from scipy import stats
+from users_environment import users_environment
 
 from scorefold.disk import durable, locks
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
@@ -567,6 +568,7 @@ def test_memory_hardly_grows_with_the_budget(tmp_path, kind, figure):
     megabytes = []
     for budget in (10_000, 1_000_000):
         command = [sys.executable, "-c", MEASURED, kind, str(budget), str(tmp_path / str(budget))]
-        megabytes.append(int(subprocess.run(command, timeout=1_200, check=True, stdout=subprocess.PIPE).stdout))
+        done = subprocess.run(command, timeout=1_200, check=True, stdout=subprocess.PIPE, env=users_environment())
+        megabytes.append(int(done.stdout))
     figure(f"{megabytes[0]} MB with 10,000 simulations, {megabytes[1]} MB with 1,000,000")
     assert megabytes[1] - megabytes[0] <= 200

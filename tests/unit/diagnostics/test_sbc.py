@@ -65,7 +65,7 @@ def test_false_alarms_of_parameters_that_depend_on_each_other():
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("count", shortly([12, 400], 12))
+@pytest.mark.parametrize("count", shortly([12, 200], 12))
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_thirty_percent_too_narrow_is_caught(count, quantity, figure):
     caught = alarms(count, quantity, 5, datasets=1_000, fault="narrow")
@@ -74,7 +74,7 @@ def test_thirty_percent_too_narrow_is_caught(count, quantity, figure):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("count", shortly([12, 400], 12))
+@pytest.mark.parametrize("count", shortly([12, 200], 12))
 def test_thirty_percent_too_narrow_is_caught_without_a_data_dependent_quantity(count):
     found = 0
     for k in range(count):
@@ -84,7 +84,7 @@ def test_thirty_percent_too_narrow_is_caught_without_a_data_dependent_quantity(c
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("count", shortly([20, 500], 20))
+@pytest.mark.parametrize("count", shortly([20, 200], 20))
 @pytest.mark.parametrize("quantity", QUANTITIES)
 def test_the_prior_is_always_flagged(count, quantity, figure):
     flagged = alarms(count, quantity, 7, datasets=100, fault="prior")
