@@ -183,13 +183,13 @@ def test_a_thousand_observations_have_a_thousand_times_their_means_score():
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_to_run")
 def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
-    # As above, rounding included.
+    # As above, rounding included. 4,096 draws: standard errors 0.016 (mean) and 0.011 (sd ratio), bounds at 5.6 and 5.4.
     problem = gaussian(1000)
-    u, info = run(SelfTuned(), exact_sets(tasks.get("gaussian"), problem.x), clouds=16)
+    u, info = run(SelfTuned(), exact_sets(tasks.get("gaussian"), problem.x), clouds=4)
     shift, ratio = moments(u, problem.mean, problem.sd)
-    assert np.abs(shift).max() < 0.05
-    assert ratio.min() > 0.97
-    assert ratio.max() < 1.03
+    assert np.abs(shift).max() < 0.09
+    assert ratio.min() > 0.94
+    assert ratio.max() < 1.06
     assert info.converged.all()
 
 
