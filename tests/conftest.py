@@ -71,6 +71,21 @@ def programs_are_forgotten():
         gc.collect()
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What was seen where a test has a limit only, for docs/promises.md."""
+    reports = [one for some in terminalreporter.stats.values() for one in some if getattr(one, "when", "") == "call"]
+    lines = [f"{one.nodeid}: {words}" for one in reports for name, words in one.user_properties if name == "figure"]
+    if lines:
+        terminalreporter.section("figures")
+        terminalreporter.write_line("\n".join(sorted(lines)))
+
+
+@pytest.fixture
+def figure(record_property):
+    """`figure(words)` has a number that was seen listed at the end of the run."""
+    return lambda words: record_property("figure", words)
+
+
 @pytest.fixture
 def unchecked(monkeypatch):
     """Annotations go unchecked, as users have it: for arguments that a public function must refuse itself."""

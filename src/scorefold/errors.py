@@ -97,16 +97,18 @@ class FolderVanished(StorageError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training or simulating was stopped from outside, as by Ctrl-C; the message says what is kept and how to go on.
+    """Training, simulating or drawing was stopped from outside, as by Ctrl-C; the message says what is kept and how to go on.
 
     It is a `KeyboardInterrupt`, not a `ScorefoldError`, so that code which catches errors does not swallow it. What was
-    simulated in memory is not lost: it is in `simulations`, if there are enough of them to train with.
+    simulated in memory is not lost: it is in `simulations`, if there are enough of them to train with, or in `x`.
     """
 
     simulations: Any = None
     """`Simulations` of the complete cases, where simulations in memory were interrupted and there are enough of them."""
     draws: Any = None
     """`ManyDraws` for the first data sets, where drawing for many of them was interrupted."""
+    x: Any = None
+    """(data sets, n, …) the first ones, where simulating data sets for given parameters was interrupted."""
 
 
 class ScorefoldWarning(UserWarning):

@@ -22,6 +22,7 @@ from scorefold.noise import CLEAN, Level, levels
 from scorefold.posterior.pilots import pilot_precisions
 from scorefold.sample import DDIM, DPM, SAMPLERS, Ancestral, Langevin, Metropolis, ProbabilityFlow, SelfTuned, Transitions
 from scorefold.sample.health import conclude, identities
+from scorefold.sample.last_step import denoised
 from scorefold.sample.self_tuned import LARGEST_VARIANCE, neighbours, preconditioner
 from scorefold.tasks.exact import ExactSets, GaussianMixture, exact_sets, score
 from scorefold.tasks.gaussian import VARIANCES
@@ -154,12 +155,13 @@ def test_defaults():
 @pytest.mark.false_failure(3e-6)
 @pytest.mark.usefixtures("quick_to_run")
 @pytest.mark.parametrize("n", shortly([1, 10, 100, 1000], 10, 1000))
-def test_self_tuned_is_right_on_the_conjugate_gaussian(n):
+def test_self_tuned_is_right_on_the_conjugate_gaussian(n, figure):
     # 16,384 draws: standard errors 0.0078 (mean) and 0.0055 (sd ratio). Over 4 n × 10 dimensions, false failure of
     # a mean (6.4 standard errors) 6e-9, of a ratio (5.4) 3e-6; of a flag (see the false alarms below) < 1e-6.
     problem = gaussian(n)
     u, info = run(SelfTuned(), problem.sets, clouds=16)
     shift, ratio = moments(u, problem.mean, problem.sd)
+    figure(f"means off by {np.abs(shift).max():.3f} sd at most, sd ratios {ratio.min():.3f} to {ratio.max():.3f}")
     assert np.abs(shift).max() < 0.05
     assert ratio.min() > 0.97
     assert ratio.max() < 1.03
@@ -181,13 +183,13 @@ def test_a_thousand_observations_have_a_thousand_times_their_means_score():
 @pytest.mark.full
 @pytest.mark.usefixtures("quick_to_run")
 def test_self_tuned_is_right_on_the_sum_over_a_thousand_observations():
-    # As above, rounding included.
+    # As above, rounding included. 4,096 draws: standard errors 0.016 (mean) and 0.011 (sd ratio), bounds at 5.6 and 5.4.
     problem = gaussian(1000)
-    u, info = run(SelfTuned(), exact_sets(tasks.get("gaussian"), problem.x), clouds=16)
+    u, info = run(SelfTuned(), exact_sets(tasks.get("gaussian"), problem.x), clouds=4)
     shift, ratio = moments(u, problem.mean, problem.sd)
-    assert np.abs(shift).max() < 0.05
-    assert ratio.min() > 0.97
-    assert ratio.max() < 1.03
+    assert np.abs(shift).max() < 0.09
+    assert ratio.min() > 0.94
+    assert ratio.max() < 1.06
     assert info.converged.all()
 
 
@@ -233,8 +235,9 @@ def assert_both_modes(u, problem):
 
 
 @pytest.mark.parametrize("n", shortly([5, 30, 300], 30))
-def test_self_tuned_finds_both_modes(n):
+def test_self_tuned_finds_both_modes(n, figure):
     u, info = run(SelfTuned(), bimodal(n).sets, 2, clouds=2)
+    figure(f"a mode's weight {(u @ bimodal(n).axis > 0).mean():.3f}, where 0.5 is right")
     assert_both_modes(u, bimodal(n))
     assert info.converged.all()
 
@@ -301,7 +304,7 @@ def turned(u, x, gamma):
 
 @pytest.mark.false_failure(8e-6)
 @pytest.mark.parametrize("name", shortly(SCALES, "condition number 1e6"))
-def test_self_tuned_at_every_scale(name):
+def test_self_tuned_at_every_scale(name, figure):
     # 8,192 draws: standard errors 0.011 (mean) and 0.0078 (sd ratio); bounds at 5.4 and 5.1, over 20 dimensions:
     # false failure 8e-6.
     n, variances, means = SCALES[name]
@@ -314,6 +317,7 @@ def test_self_tuned_at_every_scale(name):
     precision = n / (gamma * v + 1 - gamma) + 1 - n
     mean = n * np.sqrt(gamma) * mu / (gamma * v + 1 - gamma) / precision
     shift, ratio = moments(u @ rotation, mean, precision**-0.5)
+    figure(f"sd ratios {ratio.min():.3f} to {ratio.max():.3f}")
     assert np.abs(shift).max() < 0.06
     assert ratio.min() > 0.96
     assert ratio.max() < 1.04
@@ -342,6 +346,7 @@ CLOUDS = {
     "of 128": rng.standard_normal((128, 4)),
     "wide": 30 * rng.standard_normal((512, 4)),
 }
+LAST = jax.tree.map(lambda v: v[0], levels("log-snr"))
 HESSIAN = np.cov(np.random.default_rng(6).standard_normal((4, 12))) * 20
 
 
@@ -364,6 +369,17 @@ def test_it_is_kept_below_twice_the_clouds_covariance():
     u = 1e-3 * CLOUDS["normal"]
     got = matrix(u, -u @ HESSIAN)
     np.testing.assert_allclose(got, LARGEST_VARIANCE * np.cov(u.T), rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("what", [lambda *cloud: preconditioner(*cloud), lambda u, s, key: denoised(u, s, LAST, key)])
+def test_the_signs_of_eigenvectors_do_not_matter(what, monkeypatch):
+    # They differ between one matrix and many at once; draws one by one and together must not.
+    cloud = *(jnp.asarray(one, jnp.float32) for one in (CLOUDS["normal"], -CLOUDS["normal"] @ HESSIAN)), jax.random.key(0)
+    as_they_come = what(*cloud)
+    eigh, svd, flip = jnp.linalg.eigh, jnp.linalg.svd, jnp.array([-1.0, 1.0, -1.0, 1.0])
+    monkeypatch.setattr(jnp.linalg, "eigh", lambda a: (eigh(a)[0], eigh(a)[1] * flip))
+    monkeypatch.setattr(jnp.linalg, "svd", lambda a: (svd(a)[0] * flip, svd(a)[1], svd(a)[2] * flip[:, None]))
+    np.testing.assert_allclose(what(*cloud), as_they_come, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("stretch", [[1, 1, 1, 1], [0.5, 1, 2, 3]])
@@ -511,7 +527,7 @@ def test_deterministic_reversals_are_right_on_the_conjugate_gaussian(name, rule,
 @pytest.mark.false_failure(2e-6)
 @pytest.mark.parametrize("name", shortly(["ddim", "dpm", "probability-flow", "ancestral"], "ddim", "dpm"))
 @pytest.mark.parametrize("sd", shortly([0.001, 0.01, 0.1], 0.001))
-def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd):
+def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise(name, sd, figure):
     # The last noise has an sd of 0.01. Without the last step's own noise the ratio at 0.01 would be 0.7. 10,240 numbers: the
     # ratio's standard error is 0.007, the bounds 5 of them beyond the documented errors; false failure 1e-5 for all.
     sampler = SAMPLERS[name]
@@ -520,6 +536,7 @@ def test_reversals_are_right_where_the_posterior_is_narrower_than_the_last_noise
         return -u / (level.gamma * sd**2 + 1 - level.gamma)
 
     u, _ = jax.jit(lambda u: sampler(score, falling(sampler), u, jax.random.key(1), 1))(standardised_start())
+    figure(f"sd ratio {np.std(u) / sd:.3f}")
     assert 0.94 < np.std(u) / sd < 1.045
 
 

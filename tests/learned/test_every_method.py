@@ -74,19 +74,15 @@ def test_a_list_of_data_sets_is_each_of_them(every_method):
     assert differ(name, *(one.theta for one in posterior.sample([x, x], draws=1_000, seed=2)))
 
 
-@pytest.mark.false_failure(1e-6)
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 @pytest.mark.full
 def test_many_data_sets_are_each_of_them(every_method):
-    name, posterior = every_method
+    _, posterior = every_method
     x = np.stack([observed(LARGEST), observed(LARGEST) + 0.3])
     many = posterior.sample_many(x, 1_000, seed=[3, 4])
     alone = posterior.sample(x[1], 1_000, seed=4).theta
     assert not many.diverged.any()
-    if name in ("f-npse", "pf-npse"):  # eigenvectors of many matrices at once may come with other signs
-        assert (np.abs(many.theta[1].mean(0) - alone.mean(0)) < 0.4 * alone.std(0)).all()
-    else:
-        np.testing.assert_allclose(many.theta[1], alone, atol=1e-3)
+    np.testing.assert_allclose(many.theta[1], alone, atol=1e-3)
 
 
 def test_on_disk_it_draws_the_same_bits(every_method, tmp_path):

@@ -18,30 +18,19 @@ def posterior(gaussian):
 
 
 @pytest.mark.parametrize(
-    ("how", "within"),
+    "how",
     [
-        ({"rule": "gauss", "sampler": "ancestral"}, 1e-4),
-        ({"sampler": "langevin"}, 1e-4),
-        # One pilot draw on the other side of a kink changes its set's covariance in the third digit.
-        ({"rule": "gauss-pilots", "sampler": "ancestral"}, 0.1),
+        {},
+        {"sampler": "langevin"},
+        {"rule": "gauss", "sampler": "ancestral"},
+        {"rule": "gauss-pilots", "sampler": "ancestral"},
     ],
 )
-def test_the_same_as_one_by_one(posterior, how, within):
-    # With the default sampler draws differ: eigenvectors of many matrices at once may come with other signs.
+def test_the_same_as_one_by_one(posterior, how):
     many = posterior.sample_many(X[:3], draws=100, seed=2, **how)
     assert many.converged.all()
     for one, drawn in zip(many.theta, posterior.sample(list(X[:3]), draws=100, seed=2, **how), strict=True):
-        assert one == pytest.approx(drawn.theta, abs=within)
-
-
-@pytest.mark.false_failure(1e-6)
-def test_the_default_sampler_draws_the_same_posterior(posterior):
-    # Means and sds of 256 draws each in ten dimensions, known to 0.06 and 0.045 sd: 5.7 standard errors of the difference.
-    many = posterior.sample_many(X[:2], draws=256, seed=3)
-    alone = posterior.sample(X[1], draws=256, seed=4).theta
-    together = many.theta[1]
-    assert (together.mean(axis=0) - alone.mean(axis=0)) / alone.std(axis=0) == pytest.approx(np.zeros(10), abs=0.5)
-    assert np.log(together.std(axis=0) / alone.std(axis=0)) == pytest.approx(np.zeros(10), abs=0.36)
+        assert one == pytest.approx(drawn.theta, abs=1e-4)
     assert not {row.tobytes() for row in many.theta[0]} & {row.tobytes() for row in many.theta[1]}
 
 

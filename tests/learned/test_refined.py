@@ -1,6 +1,9 @@
 """Refinement from end to end, with tiny networks on tasks that are quick to simulate."""
 
+import itertools
+import os
 import shutil
+import time
 import warnings
 
 import numpy as np
@@ -9,7 +12,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.refine import never_worse
 from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine.modes import deepest_valley
@@ -135,6 +138,50 @@ def test_failed_simulations_are_counted(start):
         assert off(refined.sample(X, 500, seed=2))[0] < 0.8
 
 
+def test_one_that_hangs_costs_one_simulation_where_workers_watch(start, tmp_path):
+    marker = str(tmp_path / "hung")
+
+    def hangs_once(theta, rng):
+        try:
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return simulator(theta, rng)
+        time.sleep(100)
+
+    with pytest.warns(ScorefoldWarning, match="1 of 400 simulations failed .1 timed out"):
+        refined = start[0].refine(X, hangs_once, budget=400, rounds=1, workers=sf.Workers(1, timeout=2))
+    assert [one.failed for one in refined.rounds] == [1]
+
+
+def stopped_at(number):
+    """A simulator in whose call of this number somebody presses Ctrl-C."""
+    calls = itertools.count()
+
+    def stopped(theta, rng):
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        return simulator(theta, rng)
+
+    return stopped
+
+
+def test_after_ctrl_c_the_round_is_the_last(start):
+    how = {"budget": 2_400, "rounds": 4, "seed": 1, "sims": start[1]}
+    with pytest.warns(ScorefoldWarning, match="interrupted: round 1 is the last, with 200 of its 340 simulations"):
+        refined = start[0].refine(X, stopped_at(200), **how)
+    assert [(one.simulations, one.engine) for one in refined.rounds] == [(200, "scores")]
+    with pytest.raises(Interrupted, match="after 40 of 340 simulations"):
+        start[0].refine(X, stopped_at(40), **how)
+
+
+def test_after_ctrl_c_in_the_comparison_the_refinement_is_kept(start, refined):
+    rounds = sum(one.simulations for one in refined.rounds)
+    with pytest.warns(ScorefoldWarning, match="the comparison with the start was interrupted: the refinement is kept"):
+        kept = start[0].refine(X, stopped_at(rounds + 20), budget=2_400, rounds=4, seed=1, sims=start[1])
+    assert "not compared with the start" in str(kept.compared)
+    assert np.array_equal(kept.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
+
+
 @pytest.mark.false_failure(1e-6)
 def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
@@ -200,6 +247,15 @@ def test_a_likelihood_is_refined_too(likelihood, tmp_path):
     assert repr(again) == repr(refined)
     with pytest.raises(ScorefoldError, match="expected no rule"):
         refined.sample(X, 100, rule="gauss")
+
+
+def test_after_ctrl_c_a_likelihood_rests_on_the_rounds_before(likelihood):
+    start, sims = likelihood
+    with pytest.warns(ScorefoldWarning, match="the refinement rests on the rounds before, 1 of them"):
+        refined = start.refine(X, stopped_at(500), budget=700, rounds=2, seed=1, sims=sims)
+    assert [one.simulations for one in refined.rounds] == [350]
+    with pytest.raises(Interrupted, match="after 300 of 350 simulations"):
+        start.refine(X, stopped_at(300), budget=700, rounds=2, seed=1, sims=sims)
 
 
 def test_a_start_that_is_better_is_kept(likelihood, monkeypatch):

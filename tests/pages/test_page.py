@@ -211,10 +211,12 @@ def test_text_is_text(records):
 
 
 @pytest.mark.full
-def test_the_page_of_the_whole_paper_is_small_enough():
+def test_the_page_of_the_whole_paper_is_small_enough(figure):
     planned = pretended("paper")
     assert len(planned) == 31_530
-    assert len(bench_page(planned, RUNS).encode()) < LARGEST_PAGE
+    size = len(bench_page(planned, RUNS).encode())
+    figure(f"{size / 2**20:.2f} MB")
+    assert size < LARGEST_PAGE
 
 
 def test_pictures_are_in_the_page_and_in_order(pages):

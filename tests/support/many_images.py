@@ -1,4 +1,4 @@
-"""Train on images and print the peak of memory in MB, before and after: python many_images.py COUNT SIDE [STORE]."""
+"""Train on images and print the peak of memory in MB, before and after: python many_images.py COUNT SIDE MEMBERS."""
 
 import resource
 import sys
@@ -10,7 +10,7 @@ from scipy import stats
 
 import scorefold as sf
 
-count, side, store = int(sys.argv[1]), int(sys.argv[2]), (sys.argv[3] if len(sys.argv) > 3 else None)
+count, side, members = (int(one) for one in sys.argv[1:])
 
 
 def peak():
@@ -27,9 +27,9 @@ def simulator(theta, keys):
 
 
 prior = sf.Prior({"up": stats.uniform(0, 1), "right": stats.uniform(0, 1)})
-sims = sf.simulate(prior, simulator, count, store=store)
+sims = sf.simulate(prior, simulator, count)
 print("simulated", sims.x.nbytes >> 20, peak(), flush=True)
-posterior = sf.fit(sims, sf.NPSE(set_size=1, embedding="convolution", training=sf.Training(steps=50)))
+posterior = sf.fit(sims, sf.NPSE(set_size=1, embedding="convolution", training=sf.Training(members=members, steps=50)))
 print("trained", peak(), flush=True)
 image = np.asarray(simulator(np.array([[0.3, 0.6]]), jax.random.split(jax.random.key(1), 1)), np.float64)
 draws = posterior.sample(image, 100)

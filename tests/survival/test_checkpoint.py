@@ -294,7 +294,7 @@ def rounds_in(kept):
 
 
 def killed_and_resumed(tmp_path, kills, rounds, seed):
-    """The model of a training that was killed so many times at random moments."""
+    """The model of a training that was killed so many times at random moments, and when."""
     rng, times = np.random.default_rng(seed), []
     for _ in range(kills):
         process, kept, _ = run(tmp_path, "killed", rounds)
@@ -307,25 +307,25 @@ def killed_and_resumed(tmp_path, kills, rounds, seed):
         times.append(rounds_in(kept))
     process, _, saved = run(tmp_path, "killed", rounds)
     assert process.wait(timeout=900) == 0
-    print("killed after rounds", times)
     assert times == sorted(times)
     assert times[-1] < rounds
-    return saved
+    return saved, times
 
 
 @pytest.mark.full  # test_goes_on_to_the_same_bits is killed in the same process
 def test_a_kill(uninterrupted, tmp_path):
-    saved = killed_and_resumed(tmp_path, 1, ROUNDS, seed=0)
+    saved, _ = killed_and_resumed(tmp_path, 1, ROUNDS, seed=0)
     alone = uninterrupted.save(tmp_path / "alone")
     for name in ("weights.safetensors", "config.json"):
         assert (saved / name).read_bytes() == (alone / name).read_bytes()
 
 
 @pytest.mark.full
-def test_twenty_kills(tmp_path):
+def test_twenty_kills(tmp_path, figure):
     process, _, alone = run(tmp_path, "alone", 300)
     assert process.wait(timeout=600) == 0
-    saved = killed_and_resumed(tmp_path, 20, 300, seed=1)
+    saved, times = killed_and_resumed(tmp_path, 20, 300, seed=1)
+    figure(f"killed after rounds {', '.join(map(str, times))} of 300")
     for name in ("weights.safetensors", "config.json"):
         assert (saved / name).read_bytes() == (alone / name).read_bytes()
     left = sorted(p.name for p in (tmp_path / "killed").iterdir())

@@ -802,5 +802,5 @@ OTHERS = {case: 500 for case in CASES if case not in SCORES} | dict.fromkeys(REF
 
 @pytest.mark.full
 @pytest.mark.parametrize(("case", "count"), {**MANY, **OTHERS}.items())
-def test_thousands_of_mutated_folders(case, count, tmp_path):
-    hostile_folders.assert_harmless(untrained(case).save(tmp_path / "model"), count)
+def test_thousands_of_mutated_folders(case, count, tmp_path, figure):
+    figure(hostile_folders.assert_harmless(untrained(case).save(tmp_path / "model"), count))

@@ -24,6 +24,7 @@ import numpy as np
 import plain_simulators as simulators
 import pytest
 from scipy import stats
+from users_environment import users_environment
 
 from scorefold.disk import durable, locks
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError
@@ -63,9 +64,13 @@ DRIVER = Path(__file__).parents[1] / "support" / "killed_driver.py"
 
 
 def killed(kills, budget, tmp_path, limit):
+    """What the driver says of the kills."""
+    said = []
     for name, times in (("killed", kills), ("whole", 0)):
-        subprocess.run([sys.executable, str(DRIVER), str(tmp_path / name), str(times), str(budget)], timeout=limit, check=True)
+        command = [sys.executable, str(DRIVER), str(tmp_path / name), str(times), str(budget)]
+        said.append(subprocess.run(command, timeout=limit, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
     assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+    return said[0]
 
 
 def test_three_kills_lose_and_repeat_nothing(tmp_path):
@@ -73,8 +78,8 @@ def test_three_kills_lose_and_repeat_nothing(tmp_path):
 
 
 @pytest.mark.full
-def test_two_hundred_kills_lose_and_repeat_nothing(tmp_path):
-    killed(200, 100_000, tmp_path, 1_200)
+def test_two_hundred_kills_lose_and_repeat_nothing(tmp_path, figure):
+    figure(killed(200, 100_000, tmp_path, 1_200))
 
 
 # Every way is the same
@@ -341,7 +346,8 @@ def faults(budget, timeout, workers, path):
     hung = seconds[np.array(wanted) == "timed out"]
     assert (hung >= timeout - 0.01).all()
     assert (hung <= timeout + 2).all()
-    return time.monotonic() - began
+    counts = ", ".join(f"{got.count(status):,} {status}" for status in STATUS if status in got)
+    return f"{counts}; hangs ended {hung.max() - timeout:.2f} s after their timeout at most; {time.monotonic() - began:.0f} s"
 
 
 def below():
@@ -364,8 +370,8 @@ def test_faults_are_statuses_and_leave_no_process_behind(tmp_path):
 
 
 @pytest.mark.full
-def test_faults_in_thousands(tmp_path):
-    faults(2_000, 1.0, 4, tmp_path)
+def test_faults_in_thousands(tmp_path, figure):
+    figure(faults(2_000, 1.0, 4, tmp_path))
     assert not below()
 
 
@@ -558,10 +564,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["batched", "isolated"])
-def test_memory_hardly_grows_with_the_budget(tmp_path, kind):
+def test_memory_hardly_grows_with_the_budget(tmp_path, kind, figure):
     megabytes = []
     for budget in (10_000, 1_000_000):
         command = [sys.executable, "-c", MEASURED, kind, str(budget), str(tmp_path / str(budget))]
-        megabytes.append(int(subprocess.run(command, timeout=1_200, check=True, stdout=subprocess.PIPE).stdout))
-    print(kind, megabytes)
+        done = subprocess.run(command, timeout=1_200, check=True, stdout=subprocess.PIPE, env=users_environment())
+        megabytes.append(int(done.stdout))
+    figure(f"{megabytes[0]} MB with 10,000 simulations, {megabytes[1]} MB with 1,000,000")
     assert megabytes[1] - megabytes[0] <= 200

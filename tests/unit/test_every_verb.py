@@ -1,8 +1,11 @@
 """One simulation that fails costs one simulation, by default, in every verb that simulates; and all take the same workers.
 
+After Ctrl-C all of them go on with the simulations that are done or, where these are too few to say anything, keep them.
+
 Refinement, which trains, is in `tests/learned/test_refined.py`.
 """
 
+import itertools
 import os
 import time
 import warnings
@@ -15,7 +18,7 @@ from linear_posterior import NOISE, linear_posterior
 from scipy import stats
 
 import scorefold as sf
-from scorefold.errors import ScorefoldWarning, SimulatorError
+from scorefold.errors import Interrupted, ScorefoldWarning, SimulatorError, UntrustworthyDraws
 
 PRIOR = linear_posterior().prior
 X = np.array([[0.4, -0.3], [0.1, 0.9], [0.5, 0.2]])
@@ -133,3 +136,74 @@ def test_one_of_a_handful_may_fail():
     with pytest.warns(ScorefoldWarning, match="1 of 5 simulations failed"):
         x = posterior.sample([[0.3]], 5).predict(simulator)
     assert np.isnan(x).sum() == 1
+
+
+# Ctrl-C
+
+
+def stopped_at(number):
+    """A simulator in whose call of this number somebody presses Ctrl-C."""
+    calls = itertools.count()
+
+    def simulator(theta, rng):
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        return plain(theta, rng)
+
+    return simulator
+
+
+def test_predict_keeps_the_data_sets_that_are_complete(posteriors):
+    draws = posteriors[0].sample(X, 100)
+    with pytest.raises(
+        Interrupted, match=r"after 101 of 200 simulations; the first 50 data sets of 2 are in .* `x`"
+    ) as stopped:
+        draws.predict(stopped_at(101), n=2)
+    np.testing.assert_array_equal(stopped.value.x, draws.predict(plain, n=2)[:50])
+    with pytest.raises(Interrupted, match="after 9 of 2,000 simulations, which are lost") as stopped:
+        draws.predict(stopped_at(9), n=20)
+    assert stopped.value.x is None
+
+
+def test_a_diagnosis_rests_on_the_data_sets_that_are_simulated(posteriors):
+    whole = sf.diagnose(posteriors[0], plain, 3, 60, 20)
+    with pytest.warns(ScorefoldWarning, match="rests on the first 40 data sets. Ctrl-C once more"):
+        found = sf.diagnose(posteriors[0], stopped_at(121), 3, 60, 20)
+    np.testing.assert_array_equal(found.truth, whole.truth[:40])
+    np.testing.assert_array_equal(found.draws, whole.draws[:40])
+    with pytest.raises(Interrupted, match="after 59 of 180 simulations; the first 19 data sets"):
+        sf.diagnose(posteriors[0], stopped_at(59), 3, 60, 20)
+
+
+def test_a_predictive_check_rests_on_the_data_sets_that_are_simulated(posteriors):
+    with pytest.warns(ScorefoldWarning, match="rests on the first 30 data sets"):
+        found = sf.diagnose(posteriors[0], stopped_at(180 + 90), 3, 60, 20, x_obs=X)
+    assert len(found.observed.posterior_predictive.x) == 30
+    assert len(found.truth) == 60
+
+
+def test_a_comparison_rests_on_the_data_sets_that_are_simulated(posteriors):
+    with pytest.warns(ScorefoldWarning, match="rests on the first 40 data sets"):
+        found = sf.compare(posteriors, stopped_at(120), 3, 60, 20)
+    assert (found.used, found.asked) == (40, 60)
+
+
+def test_a_check_rests_on_the_sets_that_are_simulated():
+    posterior = linear_posterior()
+    with pytest.warns(ScorefoldWarning, match="rests on the first 150 data sets"):
+        found = posterior.check(X, stopped_at(150), 200)
+    assert (found.sims, found.failed) == (150, 0)
+    assert (found.shift_error > posterior.check(X, plain, 200).shift_error).all()
+    with pytest.raises(Interrupted, match="after 49 of 200 simulations"):
+        posterior.check(X, stopped_at(49), 200)
+
+
+def test_smc_abc_draws_from_the_rounds_that_are_complete():
+    with pytest.warns(UntrustworthyDraws):
+        whole = sf.smc_abc(PRIOR, plain, X, budget=900)
+    with pytest.warns(UntrustworthyDraws, match="it was interrupted, and the draws rest on the 2 rounds that are complete"):
+        some = sf.smc_abc(PRIOR, stopped_at(500), X, budget=900)
+    np.testing.assert_array_equal(some.info.tolerances, whole.info.tolerances[:2])
+    assert (len(some.theta), some.info.calls, some.info.converged) == (1_000, 450, False)
+    with pytest.raises(Interrupted, match="after 299 of 300 simulations"):
+        sf.smc_abc(PRIOR, stopped_at(299), X, budget=900)

@@ -14,9 +14,13 @@ PROMISES = 23
 
 
 def function(path, name):
-    """The test's node in its file."""
+    """The test's node in its file, with the mark of the file."""
     tree = ast.parse((ROOT / path).read_text())
-    return next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+    node = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+    marks = [one.value for one in tree.body if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "pytestmark"]
+    if node is not None:
+        node.decorator_list += marks
+    return node
 
 
 def marked_full(node):

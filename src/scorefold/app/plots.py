@@ -28,6 +28,7 @@ from scorefold.report.corner import corner
 from scorefold.report.rounds_figure import Step
 from scorefold.report.rounds_figure import rounds as rounds_figure
 from scorefold.report.sequence_figure import sequence as sequence_figure
+from scorefold.simulation.workers import Workers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -216,7 +217,13 @@ def _simulated(prior: Prior, one: Round) -> np.ndarray:
     return prior.proposing(one.proposal).sample(SHOWN_OF_REGION, 0)
 
 
-def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title: str = "") -> "Figure":
+def predictive(
+    draws: Draws,
+    simulator: Callable[..., Any],
+    seed: int = 0,
+    title: str = "",
+    workers: int | Workers | None = None,
+) -> "Figure":
     """Show data sets simulated from some of the draws against the observed one, number by number.
 
     Where some of the numbers are binary or counts, and there are at most eight, each is drawn as what it is: bars of the shares
@@ -228,6 +235,7 @@ def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title
         simulator: the simulator that the posterior was trained on.
         seed: of the simulations.
         title: above the figure.
+        workers: who runs the simulator, as in `sf.simulate`; by default this process.
 
     Returns:
         A matplotlib figure; orange marks are where the observed data set is out of 95 % of the simulated ones.
@@ -235,7 +243,7 @@ def predictive(draws: Draws, simulator: Callable[..., Any], seed: int = 0, title
     Raises:
         ScorefoldError: where fewer than 20 of the simulated data sets are finite.
     """
-    found = posterior_predictive(_drawn(draws), simulator, seed)
+    found = posterior_predictive(_drawn(draws), simulator, seed, workers)
     return diagnosis_figures.of_predictive(found, title)
 
 

@@ -5,6 +5,7 @@ in particular (`local_c2st.py`), and which of its observations move the posterio
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,12 @@ import numpy as np
 from scorefold.diagnostics.influence import Influence, influence_by_draws, influence_by_scores
 from scorefold.diagnostics.local_c2st import LocalC2ST, local_c2st
 from scorefold.diagnostics.misspecification import Misspecification, misspecification
-from scorefold.diagnostics.predictive import Predictive, predictive
+from scorefold.diagnostics.predictive import FEWEST_REPLICATES, Predictive, predictive
 from scorefold.diagnostics.trials import Trials, sample_quietly
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
-from scorefold.simulation.replicate import replicate
+from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 
 OBSERVED_DRAWS = 1_000
@@ -83,8 +84,9 @@ def posterior_predictive(
     count = min(PREDICTED_DATASETS, len(drawn.theta))
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
-    replicated = replicate(drawn.theta[some], simulator, len(x_obs), own, workers, inputs=drawn.inputs)
-    replicated = replicated.reshape(count, len(x_obs), -1)[..., : x_obs.shape[1]]
+    simulate = partial(replicate, drawn.theta[some], simulator, len(x_obs), own, workers, inputs=drawn.inputs)
+    replicated = as_far_as_made(simulate, FEWEST_REPLICATES)
+    replicated = replicated.reshape(len(replicated), len(x_obs), -1)[..., : x_obs.shape[1]]
     found = predictive(x_obs, replicated[np.isfinite(replicated).all(axis=(1, 2))])
     return found._replace(x_names=drawn.x_names)
 

@@ -26,6 +26,8 @@ from scorefold.errors import ScorefoldError
 from scorefold.simulation.likeness import KINDS, kinds_of
 from scorefold.types import Float
 
+FEWEST_REPLICATES = 20
+
 Statistic = Callable[[Float[np.ndarray, "datasets n numbers"]], Float[np.ndarray, "datasets numbers"]]
 
 STATISTICS: dict[str, Statistic] = {
@@ -94,9 +96,10 @@ def predictive(
         (('mean', 'sd', '5 %', 'median', '95 %'), True)
     """
     x_obs, replicated = np.asarray(x_obs, np.float64), np.asarray(replicated, np.float64)
-    if x_obs.ndim != 2 or replicated.shape[1:] != x_obs.shape or len(replicated) < 20:
+    if x_obs.ndim != 2 or replicated.shape[1:] != x_obs.shape or len(replicated) < FEWEST_REPLICATES:
         raise ScorefoldError(
-            f"expected at least 20 replicates of shape {x_obs.shape}, like the observations; got {replicated.shape}"
+            f"expected at least {FEWEST_REPLICATES} replicates of shape {x_obs.shape}, like the observations; got "
+            f"{replicated.shape}"
         )
     chosen = dict(statistics or STATISTICS)
     if statistics is None and len(x_obs) == 1:

@@ -17,7 +17,7 @@ from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
-from scorefold.simulation.replicate import replicate
+from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
 
@@ -87,10 +87,11 @@ def simulate_data_sets(
     inputs = plan.inputs
     if inputs is None and (drawn := posterior.simulated_inputs(plan.sims * plan.n, seed)) is not None:
         inputs = drawn.reshape(plan.sims, plan.n, -1)
-    x = replicate(truth, simulator, plan.n, seed, workers, progress, inputs)
+    x = as_far_as_made(partial(replicate, truth, simulator, plan.n, seed, workers, progress, inputs), plan.fewest)
+    truth = truth[: len(x)]
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
-    simulated = np.isfinite(x.reshape(plan.sims, -1)).all(axis=1)
+    simulated = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
     _enough(simulated, plan.fewest, "gave finite observations")
     return DataSets(truth[simulated], x[simulated], int(np.sum(~simulated)), seed)
 

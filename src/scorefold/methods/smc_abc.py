@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.abc import adjusted, epanechnikov, moments
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.observations import within_reach
@@ -120,6 +120,7 @@ def smc_abc(
 
     Raises:
         ScorefoldError: for a prior known by draws only, a budget that is too small, or arguments of the wrong kind.
+        Interrupted: on Ctrl-C in the first round; later the draws rest on the rounds that are complete, and a warning says so.
 
     Example:
         >>> import numpy as np
@@ -153,7 +154,7 @@ def smc_abc(
     weights /= weights.sum()
     effective = float(1 / np.sum(weights**2))
     info = SmcInfo(*path[:3], effective, path.ended and effective >= FEWEST_EFFECTIVE, False)
-    _warn(info, path.ended, compare.failed)
+    _warn(info, path, compare.failed)
     moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
     theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
     how = f"a population of {len(kept.u)}, {len(path.tolerances)} rounds"
@@ -168,7 +169,8 @@ class _Path(NamedTuple):
     acceptance: np.ndarray
     calls: int
     ended: bool
-    """New ones hardly came nearer; else the budget was spent."""
+    """New ones hardly came nearer; else the budget was spent, or it was interrupted."""
+    interrupted: bool
 
 
 def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Generator) -> tuple[Population, _Path]:
@@ -177,25 +179,31 @@ def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Gen
     u = rng.standard_normal((size, compare.prior.dim))
     kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT * size)))
     tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
-    new, ended = size - len(kept.u), False
+    new, ended, interrupted = size - len(kept.u), False, False
     while not ended and calls + new * n <= budget:
         u, log_weight = _proposals(kept, new, rng)
-        fresh = compare.populate(u, log_weight)
+        try:
+            fresh = compare.populate(u, log_weight)
+        except Interrupted:
+            interrupted = True
+            break
         acceptance.append(float(np.mean(fresh.distance < tolerances[-1])))
         both = Population(*(np.concatenate(pair) for pair in zip(kept, fresh, strict=True)))
         kept = both.nearest(len(kept.u))
         tolerances.append(kept.distance[-1])
         calls += new * n
         ended = acceptance[-1] < PATIENCE
-    return kept, _Path(np.array(tolerances), np.array(acceptance), calls, ended)
+    return kept, _Path(np.array(tolerances), np.array(acceptance), calls, ended, interrupted)
 
 
-def _warn(info: SmcInfo, ended: bool, failed: int) -> None:
+def _warn(info: SmcInfo, path: _Path, failed: int) -> None:
     if not info.converged:
-        why = (
-            f"its weights are worth {info.effective:.0f} draws" if ended else "the budget was spent while it still came nearer"
-        )
-        warnings.warn(f"the population has not settled: {why}. Raise the budget.", UntrustworthyDraws, stacklevel=3)
+        why = "the budget was spent while it still came nearer. Raise the budget"
+        if path.ended:
+            why = f"its weights are worth {info.effective:.0f} draws. Raise the budget"
+        elif path.interrupted:
+            why = f"it was interrupted, and the draws rest on the {len(path.tolerances)} rounds that are complete"
+        warnings.warn(f"the population has not settled: {why}.", UntrustworthyDraws, stacklevel=3)
     if failed:
         warnings.warn(
             f"{failed:,} of {info.calls:,} simulations failed; their data sets were counted as unlike the observed one.",

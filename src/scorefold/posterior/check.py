@@ -35,7 +35,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around, Disagreement
 from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
-from scorefold.simulation.replicate import replicate
+from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float, single_precision
 
@@ -202,6 +202,7 @@ def run_check(
     at = centre + SPREAD * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
     before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
     simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
+    at, count = at[: len(simulated)], len(simulated)
     right = np.isfinite(simulated).all(axis=2)
     simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
     if len(at) < FEWEST_SETS:
@@ -234,14 +235,18 @@ def _outcomes(x: np.ndarray, how: Simulating) -> np.ndarray:
 
 
 def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Generator) -> np.ndarray:
-    """(pairs, set, features), NaN where a simulation failed; failures are counted, not warned of."""
+    """(pairs, set, features), NaN where a simulation failed; failures are counted, not warned of. After Ctrl-C fewer pairs."""
     inputs = None
     if how.inputs is not None:
         turn = np.resize(rng.permutation(len(how.inputs)), (len(theta), size))
         inputs = how.inputs[turn]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScorefoldWarning)
-        x = replicate(theta, how.simulator, size, how.seed, how.workers, how.progress, inputs)
+
+    def simulate() -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ScorefoldWarning)
+            return replicate(theta, how.simulator, size, how.seed, how.workers, how.progress, inputs)
+
+    x = as_far_as_made(simulate, FEWEST_SETS)
     return x.reshape(*x.shape[:2], -1)
 
 

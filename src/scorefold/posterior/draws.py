@@ -8,7 +8,7 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.compose import Rule
-from scorefold.errors import ScorefoldError, closest
+from scorefold.errors import Interrupted, ScorefoldError, closest
 from scorefold.posterior.arviz_groups import Groups, inference_data
 from scorefold.posterior.observations import checked_inputs
 from scorefold.posterior.summary import Summary, shortest, summarise
@@ -235,6 +235,7 @@ class Draws:
         Raises:
             ScorefoldError: The number of observations is not that of their inputs.
             SimulatorError: Too many of them failed.
+            Interrupted: On Ctrl-C, with the data sets of the first draws, as many as are complete, as its `x`.
         """
         if self.inputs is None:
             if inputs is not None:
@@ -242,7 +243,12 @@ class Draws:
             return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
         given = self.inputs if inputs is None else inputs
         known = checked_inputs(given, self.input_names, len(given) if n is None else n)
-        return replicate(self.theta, simulator, len(known), seed, workers, inputs=known)[..., : -known.shape[1]]
+        outcomes = (..., slice(None, -known.shape[1]))
+        try:
+            return replicate(self.theta, simulator, len(known), seed, workers, inputs=known)[outcomes]
+        except Interrupted as stopped:
+            stopped.x = None if stopped.x is None else stopped.x[outcomes]
+            raise
 
     def _by_name(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         return {name: theta[None, :, i] for i, name in enumerate(self.names)}

@@ -254,6 +254,8 @@ class Posterior(Densities):
 
         Raises:
             ScorefoldError: before the first simulation, if it cannot be refined, or an argument cannot be right.
+            Interrupted: on Ctrl-C with a store, which keeps what is done, or before 50 simulations of the round are done. Later
+                the refinement ends with the simulations that are done, and a ScorefoldWarning says so.
         """
         budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
         plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
@@ -291,6 +293,8 @@ class Posterior(Densities):
 
         Raises:
             ScorefoldError: if the method has no score to check, or an argument cannot be right.
+            Interrupted: on Ctrl-C while there are fewer than 50 simulated sets; later the check rests on those that are done,
+                and a ScorefoldWarning says so.
 
         `docs/trust.md` has an example that the tests run.
         """

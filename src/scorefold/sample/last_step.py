@@ -35,4 +35,5 @@ def denoised(u: Cloud, s: Cloud, level: Level, key: Key) -> Cloud:
     vectors, widths, _ = jnp.linalg.svd(root)  # -∇s ≈ (root rootᵀ)⁻¹
     spread = jnp.sqrt(noise / level.gamma * jnp.clip(1 - noise / widths**2, 0.0, 1.0))
     mean = (u + noise * s) / jnp.sqrt(level.gamma)
-    return mean + jax.random.normal(key_noise, u.shape) * spread @ vectors.T
+    # The symmetric root: vectors come with either sign, which must not decide on the draws.
+    return mean + jax.random.normal(key_noise, u.shape) @ (vectors * spread @ vectors.T)

@@ -134,7 +134,8 @@ def preconditioner(u: Cloud, s: Cloud, key: Key) -> Float[Array, "dim dim"]:
     q, vectors = jnp.linalg.eigh(root.T @ (ds.T @ ds / len(u)) @ root)
     mean = root @ (vectors * jnp.maximum(q, JITTER**2) ** -0.25)
     variances, vectors = jnp.linalg.eigh(mean @ mean.T)
-    return lower @ (vectors * jnp.sqrt(jnp.clip(variances, JITTER, LARGEST_VARIANCE)))
+    # Symmetric, as vectors come with either sign, which must not decide on the draws.
+    return lower @ (vectors * jnp.sqrt(jnp.clip(variances, JITTER, LARGEST_VARIANCE)) @ vectors.T)
 
 
 def neighbours(v: Cloud, key: Key) -> Int[Array, " draws"]:

@@ -33,7 +33,8 @@ def replicate(
     and they are the observation's last numbers.
 
     Observation j of row i is simulation i n + j of the seed. `workers` is that of `sf.simulate`: who runs the simulator, and
-    the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning.
+    the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning. After Ctrl-C an
+    `Interrupted` has the first data sets as its `x`.
     """
     n, seed = settings.count("n", n, 1), settings.seed(seed)
     workers = as_workers(workers)
@@ -45,11 +46,42 @@ def replicate(
         try:
             run(source, place, guard, progress)
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"simulating was interrupted after {count_done(place):,} of {calls.budget:,} simulations, which are lost"
-            ) from None
-    x = place.x.astype(np.float64)
+            raise _interrupted(place, n) from None
     if guard.failed:
-        x[place.statuses() != OK] = np.nan
         warnings.warn(guard.sentence("and are NaN"), ScorefoldWarning, stacklevel=2)
-    return x.reshape(len(theta), n, *x.shape[1:])
+    return _data_sets(place, len(theta), n)
+
+
+def as_far_as_made(simulate: Callable[[], np.ndarray], fewest: int) -> np.ndarray:
+    """All data sets or, after Ctrl-C, the first of them, if there are so many at least; then a warning says so."""
+    try:
+        return simulate()
+    except Interrupted as stopped:
+        if stopped.x is None or len(stopped.x) < fewest:
+            raise
+        warnings.warn(
+            f"simulating was interrupted: what follows rests on the first {len(stopped.x):,} data sets. Ctrl-C once more ends "
+            "it.",
+            ScorefoldWarning,
+            stacklevel=4,
+        )
+        made: np.ndarray = stopped.x
+        return made
+
+
+def _interrupted(place: Memory, n: int) -> Interrupted:
+    """With the data sets before the first that is not complete: those after it would be the ones that were quick."""
+    rows = min((start for start, _ in place.missing()), default=place.calls.budget) // n
+    done = f"simulating was interrupted after {count_done(place):,} of {place.calls.budget:,} simulations"
+    if not rows:
+        return Interrupted(f"{done}, which are lost")
+    stopped = Interrupted(f"{done}; the first {rows:,} data sets of {n} are in the attribute `x` of this exception")
+    stopped.x = _data_sets(place, rows, n)
+    return stopped
+
+
+def _data_sets(place: Memory, rows: int, n: int) -> np.ndarray:
+    """The first so many, NaN where a simulation failed."""
+    x = place.x[: rows * n].astype(np.float64)
+    x[place.statuses()[: rows * n] != OK] = np.nan
+    return x.reshape(rows, n, *x.shape[1:])

@@ -10,6 +10,7 @@ from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, Simu
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.outcome import stream
 from scorefold.simulation.replicate import replicate
+from scorefold.simulation.sources.here import InProcess
 from scorefold.simulation.workers import Workers
 
 THETA = np.random.default_rng(0).normal(size=(40, 2))
@@ -81,8 +82,24 @@ def test_an_interrupt_says_how_far_it_was():
             raise KeyboardInterrupt
         return theta
 
-    with pytest.raises(Interrupted, match="after 100 of 200 simulations"):
+    with pytest.raises(Interrupted, match="after 100 of 200 simulations; the first 20 data sets of 5") as caught:
         replicate(THETA, stopped, 5, seed=3)
+    np.testing.assert_array_equal(caught.value.x, replicate(THETA, lambda theta, rng: theta, 5, seed=3)[:20])
+
+
+def test_only_data_sets_before_the_first_that_is_missing_are_kept(monkeypatch):
+    """The others would be those that were quick."""
+    blocks = InProcess.blocks
+
+    def out_of_order(self, gaps, theta, shape):
+        yield from blocks(self, [(100, 200)], theta, shape)
+        yield from blocks(self, [(8, 34)], theta, shape)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(InProcess, "blocks", out_of_order)
+    with pytest.raises(Interrupted, match="after 134 of 200 simulations; the first 6 data sets of 5") as caught:
+        replicate(THETA, echo, 5, seed=3)
+    assert len(caught.value.x) == 6
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
 from scorefold.methods.refine.modes import vanished
@@ -89,7 +89,13 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         calls = left // (rounds - len(done))
         left -= calls
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
-        made.append(_simulated(job, before, shared.left_to_place(calls, frame, start.prior), number, int(seeds[0])))
+        try:
+            made.append(_simulated(job, before, shared.left_to_place(calls, frame, start.prior), number, int(seeds[0])))
+        except Interrupted:
+            if not done:
+                raise
+            _say_interrupted(len(done))
+            break
         local, cases = fit_in(frame, [*there, *made], start, job.method, int(seeds[1]), plan.progress)
         w, clouds = drawn_by(local, x, (plan.seed, number))
         after = frame.from_w(w)
@@ -100,6 +106,14 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         if len(done) > 1 and agree(done[-1]):
             break
     return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]), tuple(made))
+
+
+def _say_interrupted(done: int) -> None:
+    warnings.warn(
+        f"simulating was interrupted: the refinement rests on the rounds before, {done} of them.",
+        ScorefoldWarning,
+        stacklevel=5,
+    )
 
 
 def agree(one: Round) -> bool:

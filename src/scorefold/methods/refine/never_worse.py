@@ -10,12 +10,13 @@ others by more than two standard errors of the difference: an error that chance 
 away, and the same simulations that would show a smaller one are better spent in it.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.check import FEWEST_SETS, Check, Simulating
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
@@ -41,13 +42,13 @@ class Compared(NamedTuple):
 
     simulations: int
     judged: tuple[Judged, ...]
-    """The start first; only it where the budget was too small to compare."""
+    """The start first; none where the budget was too small to compare, or comparing was interrupted."""
     kept: str
     """The name of the one that was kept."""
 
     def __str__(self) -> str:
         if len(self.judged) < 2:
-            return "not compared with the start: the budget is too small for it"
+            return "not compared with the start: the budget is too small for it, or it was interrupted"
         each = ", ".join(f"{one.name} {np.sqrt(max(one.error, 0.0)):.2f} sd" for one in self.judged)
         return f"kept {self.kept}; errors of means and widths by {self.simulations:,} simulations: {each}"
 
@@ -73,8 +74,13 @@ def better(
     judged, spent = [], 0
     for number, (name, one) in enumerate([("the start", start), *others]):
         how = Simulating(simulator, each, plan.seed + 31 * number, plan.workers, plan.progress, start.inputs_of(x))
-        found = _judged(name, one, x, how)
-        judged.append(found)
+        try:
+            judged.append(_judged(name, one, x, how))
+        except KeyboardInterrupt:
+            warnings.warn(
+                "the comparison with the start was interrupted: the refinement is kept.", ScorefoldWarning, stacklevel=4
+            )
+            return others[0][1], Compared(spent, (), others[0][0])
         spent += each
     best = min(range(1, len(judged)), key=lambda i: judged[i].error)
     margin = SURE * np.hypot(judged[0].chance, judged[best].chance)

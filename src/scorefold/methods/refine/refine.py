@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold import settings
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
 from scorefold.methods.refine.likelihood_rounds import Job, agree, fit_in
@@ -170,7 +170,9 @@ def _by_scores(job: _Job, at: _Progress) -> tuple[list[tuple[str, RefinedPosteri
         numbers = np.random.SeedSequence([plan.seed, number]).generate_state(3)
         region = at.region or _shared_region(job, at) or at.latest.region(plan.proposal, INFLATION[min(number, 2) - 1])
         calls = at.left if last else job.share
-        fresh = _simulate(job, region, job.shared.left_to_make(calls, region, job.set_size), number, int(numbers[0]))
+        wanted = job.shared.left_to_make(calls, region, job.set_size)
+        fresh, whole_round = _simulate(job, region, wanted, number, int(numbers[0]))
+        last = last or not whole_round
         made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])), calls)
         if last:
             own = (*at.earlier[len(job.shared.proposed) :], (region, fresh))
@@ -185,16 +187,28 @@ def _shared_region(job: _Job, at: _Progress) -> Proposal | None:
     return job.shared.region_for(latest.before) if latest.usable and not latest.several_modes and not at.stepped else None
 
 
-def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> Simulations:
+def _simulate(job: _Job, region: Proposal, calls: int, number: int, seed: int) -> tuple[Simulations, bool]:
+    """A round's simulations, and whether these are all; after Ctrl-C, without a store, those that are done."""
     plan, prior = job.plan, job.start.prior.proposing(region)
     kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
     size, how = job.set_size, {"workers": plan.workers, "progress": plan.progress}
     if (inputs := job.start.inputs_of(job.x)) is not None:
         # Inputs do not depend on θ: simulations with others can be pooled with these.
         how |= {"inputs": inputs, "input_names": job.start.input_names}
-    made = simulate(prior, job.simulator, calls, size, seed, store=kept, **how)
+    try:
+        made = simulate(prior, job.simulator, calls, size, seed, store=kept, **how)
+    except Interrupted as stopped:
+        if stopped.simulations is None:
+            raise
+        some: Simulations = stopped.simulations
+        warnings.warn(
+            f"simulating was interrupted: round {number} is the last, with {some.budget:,} of its {calls:,} simulations.",
+            ScorefoldWarning,
+            stacklevel=5,
+        )
+        return split(some, size), False
     check_made(job.start, made)
-    return split(made, size)
+    return split(made, size), True
 
 
 def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
