@@ -228,7 +228,7 @@ def test_what_cannot_work_is_refused_before_the_first_simulation(start, likeliho
     ("settings", "message"),
     [
         ({"rounds": 0}, "expected rounds to be a whole number ≥ 1"),
-        ({"budget": 300, "rounds": 3}, "expected a budget of 200 simulator calls a round"),
+        ({"budget": 300, "rounds": 3}, "calls a round at least; got 300 for 3 rounds. Write budget=600 or more, or rounds=1"),
         ({"seed": -1}, "expected seed"),
         ({"proposal": "box"}, "unknown proposal 'box'"),
     ],

@@ -235,7 +235,8 @@ def test_a_diagnosis_in_words(pages):
     for words in (
         "NOT calibrated: beta over-confident by about 20%.", "297 data sets of 8 observations, 100 draws each",
         "2 with failed simulations were left out", "0.80", "-0.02", "+0.10", "fit to the data", "FAILED", "passed",
-        "WRONG here", "1 (0.70 sd), 2 (0.30 sd), 3 (0.20 sd)", "epidemic:simulate",
+        "WRONG here", "100 data sets notice a width 1.7 times too large",
+        "1 (0.70 sd), 2 (0.30 sd), 3 (0.20 sd)", "epidemic:simulate",
     ):  # fmt: skip
         assert words in text
     assert [image["alt"].split(":")[0] for image in reader.images] == ["influence", "ranks", "tarp"]

@@ -19,7 +19,8 @@ def check_plan(start: Posterior, plan: Refining, sims: Simulations | None) -> No
     if plan.budget < plan.rounds * SMALLEST_SHARE:
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
-            "rounds"
+            f"rounds. Write budget={plan.rounds * SMALLEST_SHARE:_} or more"
+            + (f", or rounds={most}." if (most := plan.budget // SMALLEST_SHARE) > 0 else ".")
         )
     if plan.proposal not in KINDS:
         raise ScorefoldError(f"unknown proposal {plan.proposal!r:.60}. {closest(str(plan.proposal)[:60], list(KINDS))}")
