@@ -229,13 +229,20 @@ def test_pictures_are_in_the_page_and_in_order(pages):
         assert words in text
 
 
+def test_a_wide_picture_has_a_row_of_its_own():
+    target = io.BytesIO()
+    Image.new("RGB", (900, 300)).save(target, "PNG")
+    assert '<figure class="wide">' in diagnosis_page(DIAGNOSIS, {"ranks": target.getvalue()})
+    assert '<figure class="wide">' not in diagnosis_page(DIAGNOSIS, {"ranks": picture()})
+
+
 def test_a_diagnosis_in_words(pages):
     reader = Reader(pages["diagnosis"])
     text = " ".join(reader.text)
     for words in (
         "NOT calibrated: beta over-confident by about 20%.", "297 data sets of 8 observations, 100 draws each",
         "2 with failed simulations were left out", "0.80", "-0.02", "+0.10", "fit to the data", "FAILED", "passed",
-        "WRONG here", "100 data sets notice a width 1.7 times too large",
+        "WRONG here", "297 data sets notice at least what 100 do, a width 1.7 times",
         "1 (0.70 sd), 2 (0.30 sd), 3 (0.20 sd)", "epidemic:simulate",
     ):  # fmt: skip
         assert words in text

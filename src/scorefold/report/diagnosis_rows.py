@@ -67,12 +67,11 @@ def caveat(summary: Summary) -> str:
 def power(summary: Summary) -> str:
     """What local C2ST would have noticed with as many data sets, as measured (`diagnostics/local_c2st.py`)."""
     used = summary["data sets"]["used"]
-    fewer = [count for count in POWER if count <= used]
-    about = (
-        f"{max(fewer)} data sets notice {POWER[max(fewer)]}"
-        if fewer
-        else f"fewer than {min(POWER)} data sets notice next to nothing"
-    )
+    measured = max((count for count in POWER if count <= used), default=0)
+    about = f"fewer than {min(POWER)} data sets notice next to nothing"
+    if measured:
+        least = "" if measured == used else f" at least what {measured} do,"
+        about = f"{used} data sets notice{least} {POWER[measured]}"
     more = "" if used >= max(POWER) else f" With {max(POWER)} they would notice {POWER[max(POWER)]}."
     return (
         f"What local C2ST can notice, measured on Gaussian posteriors whose widths were made wrong: {about}.{more} A pass "

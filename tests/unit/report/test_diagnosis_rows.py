@@ -19,8 +19,8 @@ def test_a_verdict_on_average_and_one_at_the_observations_do_not_contradict_each
     ("used", "words"),
     [
         (20, "fewer than 40 data sets notice next to nothing. With 300 they would notice a width 1.3"),
-        (60, "40 data sets notice a width 1.7 times too large in 65 %"),
-        (150, "100 data sets notice a width 1.7 times too large in nearly all cases"),
+        (60, "60 data sets notice at least what 40 do, a width 1.7 times too large in 65 %"),
+        (150, "150 data sets notice at least what 100 do, a width 1.7 times too large in nearly all cases"),
         (300, "300 data sets notice a width 1.3 times too large in nearly all cases, and in 80 %"),
     ],
 )
