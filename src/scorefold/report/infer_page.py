@@ -69,7 +69,7 @@ def _trust(told: dict[str, Any] | None) -> list[str]:
     rows = trust_rows(told)
     numbers = table(("parameter", "expected shift", "expected width"), rows) if rows else ""
     return [
-        f'<p class="verdict {"bad" if told["verdict"] == "not to be trusted" else "good"}">Trust: {escaped(told["verdict"])}. '
+        f'<p class="verdict {"bad" if told["verdict"] == "not to be trusted" else "good"}">Trust: {escaped(told["verdict"])}: '
         f"{escaped(told['why'])}.</p>",
         f'<section><h2>What the draws say of their own error</h2>{numbers}<p class="quiet">{escaped(TRUST)}</p></section>',
     ]
