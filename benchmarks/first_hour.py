@@ -1,9 +1,10 @@
 """The first hour of a new user, twice, against exact answers: what comes out, how long it takes, and what is printed.
 
-    python benchmarks/first_hour.py                                  # both trials
-    python benchmarks/first_hour.py --trials households --methods f-npse nle --budget 2000
+    python benchmarks/first_hour.py                                                  # both trials
+    python benchmarks/first_hour.py --trial drift_diffusion --out first_hour.json    # one, and a file with all that was found
+    python benchmarks/first_hour.py --quick                                          # minutes, not right: does it run?
 
-*Decisions*: 100 trials of a drift-diffusion model with four parameters; the exact posterior comes from the first-passage
+*Drift diffusion*: 100 trials of a drift-diffusion model with four parameters; the exact posterior comes from the first-passage
 likelihood, by NUTS (`tasks/drift_diffusion.py`).
 
 *Households*: how many of the members of 200 households of 1 to 6 were infected. The size of a household is a known input. Each
@@ -16,16 +17,22 @@ j are infected with probability
 1982). With θ = (1 - B, 1 - Q) in two dimensions the exact posterior is drawn from a grid.
 
 Everything is done as the README does it: plain NumPy simulators, default settings. *Shift* is the distance of means in exact
-posterior sd, *width* the ratio of sds, parameter by parameter. Seconds include compilation.
+posterior sd, *width* the ratio of sds, parameter by parameter. Seconds include compilation. A step that fails is told and left
+out, and the file is written after every step, so that what was found is there whenever the script ends. Neither ArviZ nor a
+store is needed.
 """
 
 import argparse
+import json
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from math import comb
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import scipy.stats
 
@@ -37,7 +44,26 @@ TRIALS, HOUSEHOLDS, LARGEST = 100, 200, 6
 CHOICE, SPREAD = np.array([1.2, 1.3, 0.5, 0.3]), np.array([0.15, 0.25])
 """The true parameters."""
 GRID = 801
-DRAWS = 2_000
+REFERENCE = 2_000
+"""Draws of the exact posterior."""
+
+
+class Length(NamedTuple):
+    """How much is done."""
+
+    budget: int
+    """Simulator calls to train on."""
+    refine: int
+    """Simulator calls of refinement; 0 leaves it out."""
+    rounds: int
+    check: int
+    draws: int
+    training: sf.Training | None
+    """None: the method's own."""
+
+
+WHOLE = Length(10_000, 5_000, 6, 3_000, 2_000, None)
+QUICK = Length(500, 400, 2, 200, 300, sf.Training(members=2, steps=300))
 
 
 class Trial(NamedTuple):
@@ -54,14 +80,14 @@ class Trial(NamedTuple):
     """Draws from the exact posterior."""
 
 
-def decisions(seed: int) -> Trial:
+def drift(seed: int) -> Trial:
     """100 reaction times and choices."""
     rng = np.random.default_rng(seed)
     x_obs = np.stack([drift_diffusion.numpy_simulator(CHOICE, rng) for _ in range(TRIALS)])
     task = tasks.get("drift_diffusion")
     return Trial(
         task.prior, drift_diffusion.numpy_simulator, {"x_names": ("rt", "choice")}, x_obs, {},
-        lambda: np.asarray(task.reference(x_obs, DRAWS, seed)),
+        lambda: np.asarray(task.reference(x_obs, REFERENCE, seed)),
     )  # fmt: skip
 
 
@@ -109,67 +135,128 @@ def household_reference(x_obs: np.ndarray, sizes: np.ndarray, seed: int) -> np.n
         log_likelihood += chance @ counts
     weight = np.exp(log_likelihood - log_likelihood.max()).ravel()
     rng = np.random.default_rng(seed)
-    cell = rng.choice(len(weight), DRAWS, p=weight / weight.sum())
+    cell = rng.choice(len(weight), REFERENCE, p=weight / weight.sum())
     step = np.array([0.5, 0.7]) / GRID
-    return np.stack([p.ravel()[cell], q.ravel()[cell]], axis=1) + rng.uniform(-0.5, 0.5, (DRAWS, 2)) * step
+    return np.stack([p.ravel()[cell], q.ravel()[cell]], axis=1) + rng.uniform(-0.5, 0.5, (REFERENCE, 2)) * step
 
 
-def spent(what: str, job: Callable[[], Any]) -> Any:
-    """What a job returns; its seconds and what it says are printed."""
-    began = time.perf_counter()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        found = job()
-    print(f"{what}: {time.perf_counter() - began:.1f} s", flush=True)
-    for one in dict.fromkeys(str(warning.message) for warning in said):
-        print(f"  said: {one}", flush=True)
-    return found
+class Notes:
+    """What is printed, timed and measured; kept in a file, if there is one, as soon as it is known."""
+
+    def __init__(self, file: Path | None, chosen: dict[str, Any]):
+        self.file, self.found = file, {"scorefold": sf.__version__, "jax": jax.__version__, "backend": jax.default_backend()}
+        self.found |= {"chosen": chosen, "steps": [], "draws": [], "printed": []}
+
+    def say(self, text: object) -> None:
+        """Print, and keep."""
+        print(text, flush=True)
+        self.found["printed"] += str(text).splitlines()
+        self.write()
+
+    def step(self, name: str, job: Callable[[], Any]) -> Any:
+        """What a job returns, or None if it fails; its seconds and what it says are told."""
+        began, failed, found = time.perf_counter(), "", None
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                found = job()
+            except Exception:
+                failed = traceback.format_exc()
+        seconds = time.perf_counter() - began
+        words = list(dict.fromkeys(str(one.message) for one in said if not issubclass(one.category, DeprecationWarning)))
+        self.found["steps"].append({"step": name, "seconds": round(seconds, 1), "said": words, "failed": failed})
+        self.say(
+            f"{name}: {seconds:.1f} s" + "".join(f"\n  said: {one}" for one in words) + (failed and f"\n  FAILED\n{failed}")
+        )
+        return found
+
+    def against(self, name: str, draws: sf.Draws | None, reference: np.ndarray | None) -> None:
+        """Print the table that a user sees, and how far it is off."""
+        if draws is None:
+            return
+        self.say(draws.summary())
+        if reference is None:
+            return
+        sd = reference.std(axis=0)
+        shift, width = (draws.theta.mean(axis=0) - reference.mean(axis=0)) / sd, draws.theta.std(axis=0) / sd
+        for i, one in enumerate(draws.names):
+            exact = f"exact {reference[:, i].mean():.4g} ± {sd[i]:.2g}"
+            self.say(f"  {one:8s} {exact:22s} shift {shift[i]:+.2f} sd, width × {width[i]:.2f}")
+        self.found["draws"].append(
+            {
+                "of": name, "parameters": list(draws.names), "shift": shift.round(3).tolist(), "width": width.round(3).tolist(),
+                "converged": bool(draws.info.converged), "verdict": draws.trust.verdict,
+            }
+        )  # fmt: skip
+        self.say(f"  largest shift {np.abs(shift).max():.2f} sd; widths {width.min():.2f} to {width.max():.2f}")
+
+    def write(self) -> None:
+        """To the file."""
+        if self.file is not None:
+            self.file.write_text(json.dumps(self.found, indent=1))
 
 
-def against(draws: sf.Draws, reference: np.ndarray) -> None:
-    """Print the table that a user sees, and how far it is off."""
-    print(draws.summary())
-    sd = reference.std(axis=0)
-    shift, width = (draws.theta.mean(axis=0) - reference.mean(axis=0)) / sd, draws.theta.std(axis=0) / sd
-    for i, name in enumerate(draws.names):
-        exact = f"exact {reference[:, i].mean():.4g} ± {sd[i]:.2g}"
-        print(f"  {name:8s} {exact:22s} shift {shift[i]:+.2f} sd, width × {width[i]:.2f}")
-    print(f"  largest shift {np.abs(shift).max():.2f} sd; widths {width.min():.2f} to {width.max():.2f}", flush=True)
-
-
-def run(name: str, trial: Trial, chosen: argparse.Namespace) -> None:
-    """One trial: simulate, fit, sample, refine, look."""
-    print(f"\n== {name}: {len(trial.x_obs)} observations, {chosen.budget:,} simulations ==")
-    reference = spent("exact posterior", trial.reference)
-    how = {"budget": chosen.budget, "seed": chosen.seed, **trial.names}
-    sims = spent("simulate", lambda: sf.simulate(trial.prior, trial.simulator, **how))
-    print(sims)
-    for method in chosen.methods:
-        print(f"\n-- {method}")
-        posterior = spent("fit", lambda method=method: sf.fit(sims, method, seed=chosen.seed))
-        against(spent("sample", lambda own=posterior: own.sample(trial.x_obs, DRAWS, **trial.given)), reference)
-        if method != "f-npse" or not chosen.refine:
+def run(name: str, trial: Trial, methods: list[str], length: Length, seed: int, notes: Notes) -> None:
+    """One trial: simulate, fit, sample, refine, check."""
+    notes.say(f"\n== {name}: {len(trial.x_obs)} observations, {length.budget:,} simulations ==")
+    sims = notes.step("simulate", lambda: sf.simulate(trial.prior, trial.simulator, length.budget, seed=seed, **trial.names))
+    if sims is None:
+        return
+    notes.say(sims)
+    reference = notes.step("exact posterior", trial.reference)
+    for method in methods:
+        notes.say(f"\n-- {name}, {method}")
+        how: Any = method if length.training is None else shortened(method, length.training)
+        posterior = notes.step(f"fit {method}", lambda how=how: sf.fit(sims, how, seed=seed))
+        if posterior is None:
             continue
-        more = {"budget": chosen.refine, "sims": sims, "seed": chosen.seed, **trial.given}
-        refined = spent("refine", lambda own=posterior, more=more: own.refine(trial.x_obs, trial.simulator, **more))
-        against(spent("sample", lambda own=refined: own.sample(trial.x_obs, DRAWS, **trial.given)), reference)
-        spent("check", lambda own=posterior: print(own.check(trial.x_obs, trial.simulator, sims=3_000, **trial.given)))
+        notes.say(posterior)
+        draws = notes.step(f"sample {method}", lambda own=posterior: own.sample(trial.x_obs, length.draws, **trial.given))
+        notes.against(f"{name}, {method}", draws, reference)
+        if method == "f-npse" and length.refine:
+            notes.against(f"{name}, refined", look_closer(trial, posterior, sims, length, notes), reference)
 
 
-BOTH = {"decisions": decisions, "households": households}
+def look_closer(trial: Trial, posterior: Any, sims: Any, length: Length, notes: Notes) -> sf.Draws | None:
+    """Refine for these observations, and let the posterior be checked with simulations; the refined draws."""
+    draws = None
+    more = {"budget": length.refine, "rounds": length.rounds, "sims": sims, "training": length.training, **trial.given}
+    refined = notes.step("refine", lambda: posterior.refine(trial.x_obs, trial.simulator, **more))
+    if refined is not None:
+        notes.say(refined)
+        draws = notes.step("sample refined", lambda: refined.sample(trial.x_obs, length.draws, **trial.given))
+    checked = notes.step("check", lambda: posterior.check(trial.x_obs, trial.simulator, sims=length.check, **trial.given))
+    if checked is not None:
+        notes.say(checked)
+    return draws
+
+
+def shortened(method: str, training: sf.Training) -> Any:
+    """The method by this name, trained for a moment."""
+    kinds = {"f-npse": sf.NPSE, "nle": sf.NLE, "nre": sf.NRE, "npe": sf.NPE}
+    return kinds[method](training=training)
+
+
+BOTH = {"drift_diffusion": drift, "households": households}
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--trials", nargs="+", choices=BOTH, default=list(BOTH))
-    parser.add_argument("--methods", nargs="+", default=["f-npse"], help="f-npse, which is also refined, nle, nre, …")
-    parser.add_argument("--budget", type=int, default=10_000, help="Simulator calls to train on.")
-    parser.add_argument("--refine", type=int, default=5_000, help="Simulator calls of refinement; 0 leaves it out.")
+    parser.add_argument("--trial", nargs="+", choices=BOTH, default=list(BOTH))
+    parser.add_argument("--methods", nargs="+", default=["f-npse", "nle"], help="f-npse, which is also refined, nle, nre, …")
+    parser.add_argument("--budget", type=int, help="Simulator calls to train on. Default 10,000.")
+    parser.add_argument("--refine", type=int, help="Simulator calls of refinement; 0 leaves it out. Default 5,000.")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="Only to see that it runs: 500 simulations, 300 steps.")
+    parser.add_argument("--out", type=Path, help="A JSON file for all that is found.")
     chosen = parser.parse_args()
-    for name in chosen.trials:
-        run(name, BOTH[name](chosen.seed), chosen)
+    length = QUICK if chosen.quick else WHOLE
+    length = length._replace(**{key: value for key in ("budget", "refine") if (value := getattr(chosen, key)) is not None})
+    notes = Notes(chosen.out, {key: str(value) for key, value in vars(chosen).items()})
+    for name in chosen.trial:
+        run(name, BOTH[name](chosen.seed), chosen.methods, length, chosen.seed, notes)
+    notes.say(f"\n{sum(bool(step['failed']) for step in notes.found['steps'])} steps failed")
 
 
 if __name__ == "__main__":

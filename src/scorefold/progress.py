@@ -123,7 +123,8 @@ def _logged(title: str, total: int, done: int) -> Iterator[Report]:
         latest = text
         first = not pace.made
         pace.add(more)
-        if time.monotonic() - said >= SECONDS_A_LINE or (first and pace.left > LONG):
+        due = time.monotonic() - said >= SECONDS_A_LINE or (first and pace.left > LONG)
+        if due and pace.done < pace.total:  # the last line comes at the end
             say(text)
 
     def end(text: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 MOST_LISTED = 8
+FIRST = ("converged", "diverged")
+"""What matters of a record."""
 
 
 def one_line(name: object) -> str:
@@ -59,21 +61,19 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
-    """The same for a notebook, with a title above and notes below; everything is escaped."""
-    top = "".join(f"<th style='text-align:{_side(k)}'>{html.escape(cell)}</th>" for k, cell in enumerate(head))
+    """The same for a notebook, with a title above and notes below; everything is escaped.
+
+    Without a head it is a list of words, not of numbers, and all of it is to the left.
+    """
+    style = [f"style='padding:2px 10px;text-align:{side}'" for side in ("left", "right" if head else "left")]
+    top = "".join(f"<th {style[k > 0]}>{html.escape(cell)}</th>" for k, cell in enumerate(head))
     body = "".join(
-        "<tr>"
-        + "".join(f"<td style='text-align:{_side(k)}'>{html.escape(one_line(cell))}</td>" for k, cell in enumerate(row))
-        + "</tr>"
+        "<tr>" + "".join(f"<td {style[k > 0]}>{html.escape(one_line(cell))}</td>" for k, cell in enumerate(row)) + "</tr>"
         for row in rows
     )
     below = "".join(f"<div>{html.escape(note)}</div>" for note in notes)
     above = f"<thead><tr>{top}</tr></thead>" if head else ""
     return f"<div><strong>{html.escape(title)}</strong><table>{above}<tbody>{body}</tbody></table>{below}</div>"
-
-
-def _side(column: int) -> str:
-    return "left" if column == 0 else "right"
 
 
 def _width(text: str) -> int:
@@ -82,13 +82,14 @@ def _width(text: str) -> int:
 
 
 def brief(record: Any) -> str:
-    """A NamedTuple in a few lines at most: of an array only how many values there are, and the last.
+    """A NamedTuple in a few lines at most: what matters first, and of an array only how many values there are, and the last.
 
     >>> from collections import namedtuple
     >>> brief(namedtuple("Info", "step converged")([0.5, 0.25], True))
-    'Info(step: 2 values, the last 0.25; converged: True)'
+    'Info(converged: True; step: 2 values, the last 0.25)'
     """
-    parts = "; ".join(f"{name}: {_brief_value(value)}" for name, value in record._asdict().items())
+    found = sorted(record._asdict().items(), key=lambda one: one[0] not in FIRST)
+    parts = "; ".join(f"{name}: {_brief_value(value)}" for name, value in found if value is not None)
     return f"{type(record).__name__}({parts})"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Scalar = Float[Array, ""]
 Theta = Float[Array, " dim"]
@@ -50,6 +50,6 @@ def draw_keys(seeds: Sequence[tuple[int, int]]) -> Array:
 
 
 __all__ = [
-    "MAY_BE_NAN", "Array", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta", "draw_key",
-    "draw_keys", "new_key", "single_precision",
+    "MAY_BE_NAN", "Array", "Bool", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta",
+    "draw_key", "draw_keys", "new_key", "single_precision",
 ]  # fmt: skip

@@ -336,7 +336,7 @@ def test_rounds_of_likelihoods_are_kept_in_stores(likelihood, tmp_path):
     ("settings", "message"),
     [
         ({"rounds": 0}, "expected rounds to be a whole number ≥ 1"),
-        ({"budget": 300, "rounds": 3}, "expected a budget of 200 simulator calls a round"),
+        ({"budget": 300, "rounds": 3}, "calls a round at least; got 300 for 3 rounds. Write budget=600 or more, or rounds=1"),
         ({"seed": -1}, "expected seed"),
         ({"proposal": "box"}, "unknown proposal 'box'"),
     ],

@@ -227,8 +227,16 @@ def test_pictures_are_in_the_page_and_in_order(pages):
         assert Image.open(io.BytesIO(png)).size == (300, 200)
         assert len(png) < len(picture())
     text = " ".join(reader.text)
-    for words in ("0.513", "settled", "pf-npse", "10,000", "seconds", "given only 1", "not settled", "r hat", "1.002"):
+    said = ("0.513", "settled", "pf-npse", "10,000", "seconds", "given only 1", "not settled", "r hat", "1.002")
+    for words in (*said, "training began again from its best weights"):
         assert words in text
+
+
+def test_a_wide_picture_has_a_row_of_its_own():
+    target = io.BytesIO()
+    Image.new("RGB", (900, 300)).save(target, "PNG")
+    assert '<figure class="wide">' in diagnosis_page(DIAGNOSIS, {"ranks": target.getvalue()})
+    assert '<figure class="wide">' not in diagnosis_page(DIAGNOSIS, {"ranks": picture()})
 
 
 def test_a_diagnosis_in_words(pages):
@@ -237,7 +245,8 @@ def test_a_diagnosis_in_words(pages):
     for words in (
         "NOT calibrated: beta over-confident by about 20%.", "297 data sets of 8 observations, 100 draws each",
         "2 with failed simulations were left out", "0.80", "-0.02", "+0.10", "fit to the data", "FAILED", "passed",
-        "WRONG here", "1 (0.70 sd), 2 (0.30 sd), 3 (0.20 sd)", "epidemic:simulate",
+        "WRONG here", "297 data sets notice at least what 100 do, a width 1.7 times",
+        "1 (0.70 sd), 2 (0.30 sd), 3 (0.20 sd)", "epidemic:simulate",
     ):  # fmt: skip
         assert words in text
     assert [image["alt"].split(":")[0] for image in reader.images] == ["influence", "ranks", "tarp"]

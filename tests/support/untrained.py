@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 import scorefold as sf
+from scorefold.density.cells import Lattice
 from scorefold.methods.load import POSTERIORS
 from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.never_worse import Compared, Judged
@@ -38,7 +39,7 @@ def own_embedding(shape, key):
 
 SMALL = {"width": 4, "depth": 1, "training": SHORT}
 
-# (method, prior, shape of an observation, largest set, and perhaps how many of its numbers are inputs)
+# (method, prior, shape of an observation, largest set, and perhaps how many of its numbers are inputs, and counts)
 SCORES = {
     "f-npse": (sf.NPSE(set_size=1, **SMALL), MARGINALS, (2,), 1),
     "pf-npse": (sf.NPSE(**SMALL), MARGINALS, (2,), 3),
@@ -71,6 +72,8 @@ CASES = {
     "nle": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nle, one number": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (), 3),
     "nle, inputs": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
+    "nle, counts": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (4,), 3, 1, 2),
+    "nle, counts alone": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3, 0, 2),
     "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
@@ -92,15 +95,16 @@ def untrained(case):
     return refined(case) if case in REFINED else random_posterior(*CASES[case])
 
 
-def random_posterior(method, prior, shape, largest, inputs=0):
+def random_posterior(method, prior, shape, largest, inputs=0, whole=0):
     kind = next(kind for kind, methods in POSTERIORS.items() if isinstance(method, methods))
-    about = About(method, prior.dim, prior.has_density, shape, {"largest_set": largest, "inputs": inputs}, 10**9)
+    counts = {"largest_set": largest, "inputs": inputs, "whole": whole}
+    about = About(method, prior.dim, prior.has_density, shape, counts, 10**9)
     rng = np.random.default_rng(0)
     table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
-        "inputs": inputs,
+        "inputs": inputs, "whole": whole,
         "least_noise": 0.02, "table": table, "sizes": np.arange(9) % largest + 1,
         "reach": random_reach(prior.dim, math.prod(shape), rng), "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
@@ -121,9 +125,12 @@ def random_tree(like, rng):
             return part
         if isinstance(part, MaskedBase):
             return dataclasses.replace(jax.tree.map(one, part), noise=jnp.eye(len(part.noise)))
+        if isinstance(part, Lattice):
+            count = len(part.low)
+            return Lattice(jnp.arange(len(part.order))[::-1], jnp.zeros(count), jnp.ones(count), 1.0 + jnp.arange(count))
         return jnp.asarray(rng.uniform(0.1, 0.9, part.shape), part.dtype)
 
-    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction | MaskedBase))
+    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction | MaskedBase | Lattice))
 
 
 def refined(case):

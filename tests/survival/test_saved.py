@@ -16,6 +16,7 @@ from pathlib import Path
 import equinox as eqx
 import hostile_folders
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -393,7 +394,7 @@ def field(*path_and_value):
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 5), "version 5, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 6), "version 6, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -458,10 +459,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 4', '"version": 4, "version": 4'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 4', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 4', '"version": 4e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 4', '"version": 4' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 5', '"version": 5, "version": 5'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 5', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 5', '"version": 5e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 5', '"version": 5' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -679,8 +680,32 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     for key in ("input_names", "inputs"):
         del config["posterior"]["made"]["seen"][key]
     config["posterior"].pop("inputs", None)
+    config["posterior"].pop("whole", None)
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).made == posterior.made
+
+
+def test_a_model_of_version_4_that_took_every_number_for_continuous_is_read(tmp_path):
+    posterior = untrained("nle")
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
+    assert config["posterior"].pop("whole") == 0
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert sf.load(folder).whole == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    {
+        "places twice": (lambda own: dataclasses.replace(own, order=jnp.zeros_like(own.order)), "each outcome .* one place"),
+        "no step": (lambda own: dataclasses.replace(own, step=0 * own.step), "go up in steps"),
+    }.values(),
+)
+def test_values_of_counts_are_checked(tmp_path, change, why):
+    posterior = untrained("nle, counts")
+    terms = dataclasses.replace(posterior.terms, lattice=change(posterior.terms.lattice))
+    with pytest.raises(ModelError, match=why):
+        sf.load(dataclasses.replace(posterior, terms=terms).save(tmp_path / "model"))
 
 
 def test_what_simulations_look_like_is_saved_and_checked(tmp_path):

@@ -32,6 +32,17 @@ def test_lines_come_every_few_seconds_with_count_rate_and_time_left(capsys, cloc
     ]
 
 
+def test_the_last_line_comes_once(capsys, clock):
+    with progress.bar("drawing", 2, show=True) as report:
+        for _ in range(2):
+            clock[0] += 6.0
+            report("0 diverged")
+    assert capsys.readouterr().err.splitlines() == [
+        "drawing: 1 of 2 (50%), 0:06, 0:06 left, 0 diverged",
+        "drawing: 2 of 2 (100%), 0:12, 0 diverged",
+    ]
+
+
 def test_work_that_ends_early_says_why_and_once(capsys, clock):
     with progress.bar("training", 320, show=True) as report:
         report("loss 1.0")

@@ -53,7 +53,7 @@ class Chapter(NamedTuple):
 
 def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed: int = 0) -> Path:
     """Run it, write the page into a folder that exists, and return the page's path."""
-    task, shown = tasks.get(TASK), console.is_terminal
+    task, shown = tasks.get(TASK), not console.quiet
     console.print(f"[bold]{task.title}[/]: {task.description}\n")
     seconds: dict[str, float] = {}
 

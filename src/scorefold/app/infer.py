@@ -94,7 +94,7 @@ def infer(settings: Settings, console: Console) -> Result:
 
 def _trained(settings: Settings, x_obs: np.ndarray, timed: Callable[..., Any], console: Console) -> Posterior:
     """Simulate and train, and refine for these observations if that is asked for."""
-    task, seed, shown = tasks.get(settings.task), settings.seed, console.is_terminal
+    task, seed, shown = tasks.get(settings.task), settings.seed, not console.quiet
     first = int(FROM_PRIOR * settings.budget) if settings.rounds else settings.budget
     sims = timed("simulate", simulate, task.prior, task.simulator, first, settings.set_size, seed, progress=shown)
     posterior = timed("train", fit, sims, settings.method, seed, shown)

@@ -76,8 +76,8 @@ class ConditionalFlow(eqx.Module):
         def one(carry: tuple[Vector, Scalar], at: tuple[Layer, Array]) -> tuple[tuple[Vector, Scalar], None]:
             (y, log_det), (layer, mask) = carry, at
             raw = layer(jnp.where(mask, y, 0.0), given)
-            log_stretch = _log_stretch(raw)
-            z, slope = y * jnp.exp(log_stretch) + raw[:, 1], log_stretch
+            stretch = log_stretch(raw[:, 0])
+            z, slope = y * jnp.exp(stretch) + raw[:, 1], stretch
             if self.kind == "spline":
                 z, more = jax.vmap(spline.forward)(raw[:, 2:], z)
                 slope = slope + more
@@ -92,7 +92,7 @@ class ConditionalFlow(eqx.Module):
             layer, mask = at
             raw = layer(jnp.where(mask, z, 0.0), given)
             y = jax.vmap(spline.inverse)(raw[:, 2:], z) if self.kind == "spline" else z
-            y = (y - raw[:, 1]) * jnp.exp(-_log_stretch(raw))
+            y = (y - raw[:, 1]) * jnp.exp(-log_stretch(raw[:, 0]))
             return jnp.where(mask, z, y), None
 
         return jax.lax.scan(one, z, (self.layers, jnp.array(self.masks)), reverse=True)[0]
@@ -112,8 +112,9 @@ def check_flow(kind: str, layers: int, width: int, depth: int) -> None:
         )
 
 
-def _log_stretch(raw: Float[Array, "y parameters"]) -> Vector:
-    return STRETCH * jnp.tanh(raw[:, 0] / STRETCH)
+def log_stretch(raw: Float[Array, "..."]) -> Float[Array, "..."]:
+    """s, of a layer's first parameters."""
+    return STRETCH * jnp.tanh(raw / STRETCH)
 
 
 def _masks(dim: int, layers: int) -> tuple[tuple[bool, ...], ...]:

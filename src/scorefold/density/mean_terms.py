@@ -7,7 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from scorefold.density import line
+from scorefold.density import cells, line
+from scorefold.density.cells import Lattice
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.ratio import Ratio
@@ -34,6 +35,8 @@ class MeanTerms(eqx.Module):
     standardize: Standardize
     line: Line | None
     model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
+    lattice: Lattice | None = None
+    """Of a likelihood: which numbers are binary or counts."""
 
     def prepare(self, x: Observation) -> Any:
         """What of one observation does not depend on u, for every member."""
@@ -45,7 +48,7 @@ class MeanTerms(eqx.Module):
 
     @property
     def normalised(self) -> bool:
-        """Whether a term and `log_volume` are a log density of x; a ratio is none."""
+        """Whether a term and `log_volume` are a log density of x, and a log probability of counts; a ratio is none."""
         return self.model is Likelihood
 
     def log_volume(self, x: Observation) -> Scalar:
@@ -53,7 +56,10 @@ class MeanTerms(eqx.Module):
         _, slope = jax.jvp(self.standardize, (x,), (jnp.ones_like(x),))
         outcome = jnp.arange(len(x)) < self.network.dim  # and not an input
         counts = outcome & (self.standardize.scale < standardize.LARGEST)  # a constant feature is left out
-        whitened = 0.0 if self.line is None else jnp.sum(jnp.log(jnp.diag(self.line.whiten)))
+        whole = 0 if self.lattice is None else self.lattice.count
+        if self.lattice is not None:
+            counts = counts.at[self.lattice.order[:whole]].set(False)
+        whitened = 0.0 if self.line is None else jnp.sum(jnp.log(jnp.diag(self.line.whiten)[whole:]))
         return jnp.sum(jnp.where(counts, jnp.log(jnp.maximum(jnp.abs(slope), standardize.SMALLEST)), 0.0)) + whitened
 
     def masses(self, u: Theta, x: Observation, key: Key, count: int) -> Float[Array, " count"]:
@@ -68,13 +74,18 @@ class MeanTerms(eqx.Module):
             key_member, key_z = jax.random.split(key)
             which = jax.random.randint(key_member, (), 0, members)
             flow = jax.tree.map(lambda v: v[which], self.network)
-            y = flow.inverse(jax.random.normal(key_z, (outcomes,)), given)
-            each = jax.vmap(lambda network: network.log_density(y, given))(self.network)
+            if self.lattice is None:
+                at: Any = (flow.inverse(jax.random.normal(key_z, (outcomes,)), given), given)
+            else:
+                at = Likelihood(flow, self.standardize, self.line, self.lattice).drawn(u, x, key_z)
+            each = jax.vmap(lambda network: network.log_density(*at))(self.network)
             return jnp.exp(jnp.mean(each) - jax.nn.logsumexp(each) + jnp.log(members))
 
         return jax.vmap(one)(jax.random.split(key, count))
 
     def _member(self, network: Any) -> Likelihood | Ratio:
+        if self.model is Likelihood:
+            return Likelihood(network, self.standardize, self.line, self.lattice)
         return self.model(network, self.standardize, self.line)
 
 
@@ -85,12 +96,14 @@ def blank_terms(
     base: bool,
     model: type[Likelihood] | type[Ratio],
     inputs: int = 0,
+    whole: int = 0,
 ) -> MeanTerms:
     """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given u and the inputs."""
 
     def make(key: Key) -> MeanTerms:
         network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
         straight = line.blank(shape.x - inputs, shape.dim + inputs) if base else None
-        return MeanTerms(network, standardize.blank(shape.x), straight, model)
+        lattice = cells.blank(shape.x - inputs, whole) if whole else None
+        return MeanTerms(network, standardize.blank(shape.x), straight, model, lattice)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))

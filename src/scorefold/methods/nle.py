@@ -3,7 +3,8 @@
 Flows q_k are trained on single observations by maximum likelihood, each with other cases unseen; for n observations
 log p(u | x_1 … x_n) = log N(u | 0, I) + Σ_j mean_k log q_k(x_j|u) + constant, drawn from by tempering, NUTS or
 variational inference (`summed.py`). The mean of logarithms is a density but for a factor, below 1 where the flows disagree,
-which is left out. Where observations have known inputs c_j, the flows are q_k(x_j | u, c_j).
+which is left out. Where observations have known inputs c_j, the flows are q_k(x_j | u, c_j). Numbers that are binary or counts
+in all simulations have probabilities instead of densities (`density/cells.py`), and what is continuous is given them.
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -28,7 +29,8 @@ from scorefold.methods.refine.never_worse import better, reserved
 from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.shared import Shared, each
-from scorefold.methods.train_terms import train_terms
+from scorefold.methods.train_terms import Learned, train_terms
+from scorefold.methods.whole_numbers import MOST_WHOLE, lattices_of
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.saved import About
@@ -43,6 +45,8 @@ from scorefold.train.training import Training
 @dataclass(frozen=True)
 class NLE(Method):
     """A flow for the likelihood of one observation, summed over observations and sampled by chains.
+
+    Numbers of an observation that are binary or counts are recognised from the simulations, and get probabilities.
 
     Args:
         flow: "affine" coupling layers (Real NVP) or "spline" ones. Default "affine".
@@ -94,9 +98,11 @@ class NLE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[SummedPosterior]:
         """Train one ensemble for each of the simulations, together."""
-        shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names))
+        lattices = lattices_of(sims)
+        whole = 0 if lattices[0] is None else lattices[0].count
+        shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names), whole)
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
-        return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
+        return train_terms(self, Learned(objective, Likelihood, lattices), sims, seeds, progress, checkpoint)
 
     def refine(
         self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
@@ -122,17 +128,19 @@ class NLE(Method):
 
         return each(xs, plan, one)
 
-    def _shape(self, dim: int, observation: tuple[int, ...], inputs: int) -> LikelihoodShape:
-        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs)
+    def _shape(self, dim: int, observation: tuple[int, ...], inputs: int, whole: int) -> LikelihoodShape:
+        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs, whole)
 
     def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
         members = self.training.members
         inputs = strict.whole(about.counts["inputs"], "the number of inputs", 0, math.prod(about.shape) - 1)
-        shape = self._shape(about.dim, about.shape, inputs)
-        layers = self.layers if shape.x - inputs > 1 else 1
-        about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {self.layers} layers")
-        return blank_terms(likelihood_network, shape, members, self.base, Likelihood, inputs)
+        outcomes = math.prod(about.shape) - inputs
+        whole = strict.whole(about.counts["whole"], "the number of binary numbers and counts", 0, min(outcomes, MOST_WHOLE))
+        shape = self._shape(about.dim, about.shape, inputs, whole)
+        layers = whole + (self.layers if outcomes - whole > 1 else outcomes - whole)
+        about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {layers} layers")
+        return blank_terms(likelihood_network, shape, members, self.base, Likelihood, inputs, whole)
 
 
 def local_likelihood(plan: Refining) -> NLE:

@@ -16,7 +16,7 @@ from scorefold.density.mean_terms import MeanTerms, blank_terms
 from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
-from scorefold.methods.train_terms import train_terms
+from scorefold.methods.train_terms import Learned, train_terms
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.score.embedding import Embedding, check_embedding
@@ -85,7 +85,7 @@ class NRE(Method):
         """Train one ensemble for each of the simulations, together."""
         shape = self._shape(sims[0].prior.dim, sims[0].shape)
         objective = Objective(RatioNetwork, shape, ratio_loss, ratio_loss)
-        return train_terms(self, objective, Ratio, sims, seeds, progress, checkpoint)
+        return train_terms(self, Learned(objective, Ratio), sims, seeds, progress, checkpoint)
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
         return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)

@@ -1,11 +1,12 @@
 """Training of NLE and NRE: an ensemble of terms log p(x|u) on single observations."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scorefold.density import line
+from scorefold.density.cells import Lattice
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.mean_terms import MeanTerms
@@ -21,10 +22,18 @@ from scorefold.train.loop import Objective, train
 from scorefold.train.training_set import training_sets
 
 
+class Learned(NamedTuple):
+    """What is learned of every observation."""
+
+    objective: Objective
+    model: type[Likelihood] | type[Ratio]
+    lattices: Sequence[Lattice | None] = ()
+    """Of a likelihood: those of binary numbers and counts in each of the simulations."""
+
+
 def train_terms(
     method: Any,
-    objective: Objective,
-    model: type[Likelihood] | type[Ratio],
+    learned: Learned,
     sims: Sequence[Simulations],
     seeds: Sequence[int],
     progress: bool,
@@ -39,20 +48,24 @@ def train_terms(
     for one in sims:
         say_likelihood_alone(one, type(method).__name__)
     # A likelihood is of the outcomes given the inputs; a ratio is the same whatever of an observation is an input.
-    inputs = len(sims[0].input_names) if model is Likelihood else 0
+    inputs = len(sims[0].input_names) if learned.model is Likelihood else 0
     sets, fixed = training_sets(sims, 1, method.training, seeds), []
-    for cases in sets:
+    lattices = learned.lattices or [None] * len(sims)
+    for cases, lattice in zip(sets, lattices, strict=True):
         scale, x = fit_standardize(cases.observations), cases.x[:, 0]
-        fixed.append((scale, _line(standardized(scale, x), cases.u, inputs) if method.base else None))
-    trained = train(objective, sets, fixed, method.training, method.base, progress, checkpoint)
+        fitted = _line(standardized(scale, x), cases.u, inputs, lattice) if method.base else None
+        fixed.append((scale, fitted) if lattice is None else (scale, fitted, lattice))
+    trained = train(learned.objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
-    for one, cases, (scale, fitted), (network, history) in zip(sims, sets, fixed, trained, strict=True):
-        terms, reach = MeanTerms(network, scale, fitted, model), reach_of(cases, scale)
-        posteriors.append(SummedPosterior(one.prior, method, terms, history, one.shape, inputs, reach))
+    for one, cases, (scale, fitted, *_), lattice, made in zip(sims, sets, fixed, lattices, trained, strict=True):
+        terms, reach = MeanTerms(made[0], scale, fitted, learned.model, lattice), reach_of(cases, scale)
+        whole = 0 if lattice is None else lattice.count
+        posteriors.append(SummedPosterior(one.prior, method, terms, made[1], one.shape, inputs, whole, reach))
     return posteriors
 
 
-def _line(x: np.ndarray, u: np.ndarray, inputs: int) -> Line:
-    """Of the outcomes, given u and the inputs."""
+def _line(x: np.ndarray, u: np.ndarray, inputs: int, lattice: Lattice | None) -> Line:
+    """Of the outcomes, binary numbers and counts first, given u and the inputs."""
     outcomes = x.shape[1] - inputs
-    return line.fit_line(x[:, :outcomes], np.concatenate([u, x[:, outcomes:]], axis=1))
+    order = np.arange(outcomes) if lattice is None else np.asarray(lattice.order)
+    return line.fit_line(x[:, order], np.concatenate([u, x[:, outcomes:]], axis=1))

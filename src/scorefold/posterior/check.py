@@ -46,6 +46,8 @@ PERMUTATIONS = 999
 UNLIKELY = 0.01
 TOLD = 0.1
 """Posterior sd: what advice on the number of simulations aims at."""
+LARGEST_FACTOR = 3.0
+"""A width whose standard error is larger is not told."""
 REMAINS = 0.2
 """PROVISIONAL: the share of a corrected shift that is left; on SIR and Lotka–Volterra at n = 30 it was 0.1 to 0.3."""
 SMALLEST_PRECISION = 0.05
@@ -138,11 +140,10 @@ class Check:
     @property
     def words(self) -> str:
         """The verdict, and what it rests on."""
-        worst, wide = int(np.abs(self.shift).argmax()), int(np.abs(self.log_width).argmax())
-        width, either = np.exp(self.log_width[wide]), np.exp(self.log_width_error[wide])
+        worst = int(np.abs(self.shift).argmax())
         found = (
             f"{self.verdict}: {self.names[worst]} is most off, by {self.shift[worst]:+.2f} ± {self.shift_error[worst]:.2f} "
-            f"posterior sd; the width of {self.names[wide]} is {width:.2f} times the right one (within a factor {either:.2f})"
+            f"posterior sd; {self._widths()}"
         )
         if self.p_value < UNLIKELY:
             found += f"; the observations are unlike simulations from the draws (p = {self.p_value:.2g})"
@@ -151,12 +152,23 @@ class Check:
             found += f"; about {wanted:,.0f} simulations would tell to {TOLD} sd"
         return found
 
+    def _widths(self) -> str:
+        """The worst width among those that the simulations tell."""
+        told = self.log_width_error < np.log(LARGEST_FACTOR)
+        if not told.any():
+            return "the widths cannot be told by so few simulations"
+        wide = int(np.where(told, np.abs(self.log_width), -1.0).argmax())
+        width, either = np.exp(self.log_width[wide]), np.exp(self.log_width_error[wide])
+        return f"the width of {self.names[wide]} is {width:.2f} times the right one (within a factor {either:.2f})"
+
     def rows(self) -> list[tuple[str, str, str]]:
         """For a table: parameter, shift and width with their standard errors."""
         return [
             (
                 name, f"{self.shift[i]:+.2f} ± {self.shift_error[i]:.2f}",
-                f"{np.exp(self.log_width[i]):.2f} (× or ÷ {np.exp(self.log_width_error[i]):.2f})",
+                f"{np.exp(self.log_width[i]):.2f} (× or ÷ {np.exp(self.log_width_error[i]):.2f})"
+                if self.log_width_error[i] < np.log(LARGEST_FACTOR)
+                else "not told by so few simulations",
             )
             for i, name in enumerate(self.names)
         ]  # fmt: skip

@@ -44,7 +44,8 @@ def checked_inputs(inputs: Any, input_names: tuple[str, ...], n: int) -> np.ndar
     known, _ = table_of("inputs", inputs, input_names)
     if known.shape != (n, len(input_names)):
         raise ScorefoldError(
-            f"expected inputs of shape ({n}, {len(input_names)}), {listed(input_names)} of each observation; got {known.shape}"
+            f"expected inputs of shape ({n}, {len(input_names)}), a row ({listed(input_names)}) for each observation; got "
+            f"{known.shape}"
         )
     return known
 

@@ -1,8 +1,9 @@
 """Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and tempering, NUTS or
 variational inference draws from the sum in the N(0, I) space.
 
-Observations are padded to a few bucket sizes and added up a chunk at a time, so that memory does not grow with n and a new n
-does not recompile. On an accelerator the clouds or chains of many data sets move side by side; cores gain nothing by that.
+Observations that are the same are added up once, times their number. They are padded to a few bucket sizes and added up a chunk
+at a time, so that memory does not grow with n and a new n does not recompile. On an accelerator the clouds or chains of many
+data sets move side by side; cores gain nothing by that.
 """
 
 import warnings
@@ -85,6 +86,8 @@ class SummedPosterior(Posterior):
     shape: tuple[int, ...]
     inputs: int = 0
     """The last so many numbers of an observation are known inputs, which a likelihood is given."""
+    whole: int = 0
+    """So many of its numbers are binary or counts, to which a likelihood gives probabilities."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
     made: Made | None = None
@@ -106,7 +109,7 @@ class SummedPosterior(Posterior):
         """By the method's sampler and number of chains, or those asked for."""
         sampler, chains = self._chosen(options)
         key = draw_key(seed)
-        data = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt)
+        data = (self.terms, *_counted(x), self._tilt)
         if options.prior is not None or options.given is not None:
             return self._draw_asked(data, draws, key, options)
         u: np.ndarray
@@ -123,14 +126,14 @@ class SummedPosterior(Posterior):
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """log N(u | 0, I) + Σ_j of the terms at points u (points, dim), under another prior if asked for."""
-        own, asked = _prepared(self.terms, _padded(x), jnp.asarray(len(x)), self._tilt), asked_of(self.prior, options)
+        own, asked = _prepared(self.terms, *_counted(x), self._tilt), asked_of(self.prior, options)
         at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
         value = np.asarray(_values(at, (own, asked)), np.float64)[: len(u)]
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
         """Maxima uphill from points u."""
-        own, asked = (self.terms, _padded(x), jnp.asarray(len(x)), self._tilt), asked_of(self.prior, options)
+        own, asked = (self.terms, *_counted(x), self._tilt), asked_of(self.prior, options)
         by_volume = on_device(volume(self.prior)) if of_theta else None
         found = _climbed(jnp.asarray(u, jnp.float32), (own, asked), by_volume)
         return Summits(*(np.asarray(part, np.float64) for part in found))
@@ -200,7 +203,7 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         some = u[:: -(-len(u) // JUDGED)]  # chains lie one after the other
         at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
-        made = _by_member(terms, _padded(x), jnp.asarray(len(x)), self._tilt, at)
+        made = _by_member(terms, *_counted(x), self._tilt, at)
         scores, gives_way = (np.asarray(one, np.float64) for one in made)
         found = by_scores(MemberScores(scores[:, : len(some)], gives_way), some, self.prior.from_normal(some))
         if self.reach is None:
@@ -212,7 +215,7 @@ class SummedPosterior(Posterior):
         at, terms = jnp.asarray(np.resize(u, (bucket(len(u)), u.shape[1])), jnp.float32), self.terms
         if not isinstance(terms, MeanTerms):
             return self.log_density(x, u)[None]
-        values = _values_by_member(terms, _padded(x), jnp.asarray(len(x)), at)
+        values = _values_by_member(terms, *_counted(x), at)
         return np.asarray(values, np.float64)[:, : len(u)]
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
@@ -249,7 +252,7 @@ class SummedPosterior(Posterior):
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
-            data = (self.terms, padded[rows], jnp.asarray(x.shape[1]), self._tilt)
+            data = (self.terms, padded[rows], _times(np.ones(x.shape[1])), self._tilt)
             if sampler == "smc":
                 made: Any = jax.tree.map(np.asarray, _clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
@@ -290,16 +293,29 @@ def _padded(x: np.ndarray) -> Float[Array, "... obs x"]:
     return jnp.asarray(np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)], mode="edge"), jnp.float32)
 
 
+def _counted(x: np.ndarray) -> tuple[Float[Array, "obs x"], Float[Array, " obs"]]:
+    """Observations that differ, padded, and how often each is there: of counts and choices many are the same."""
+    different, times = np.unique(x, axis=0, return_counts=True)
+    if len(different) == len(x):  # in the order they came in
+        return _padded(x), _times(np.ones(len(x)))
+    return _padded(different), _times(times)
+
+
+def _times(times: np.ndarray) -> Float[Array, " obs"]:
+    """How often each observation counts, and 0 for those that fill up the bucket."""
+    return jnp.asarray(np.pad(times, (0, bucket(len(times)) - len(times))), jnp.float32)
+
+
 def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt | None]) -> Scalar:
-    """log p(u) + Σ_j of the members' mean term, over the observations that count."""
-    terms, x, count, tilt = data
-    parts = (x.reshape(-1, min(CHUNK, len(x)), x.shape[1]), (jnp.arange(len(x)) < count).reshape(-1, min(CHUNK, len(x))))
+    """log p(u) + Σ_j of the members' mean term, each observation as often as it counts."""
+    terms, x, times, tilt = data
+    parts = (x.reshape(-1, min(CHUNK, len(x)), x.shape[1]), times.reshape(-1, min(CHUNK, len(x))))
 
     def one(x: Array) -> Scalar:
         return terms.term(u, terms.prepare(x))
 
     def add(total: Scalar, part: tuple[Array, Array]) -> tuple[Scalar, None]:
-        return total + jnp.sum(jnp.where(part[1], jax.vmap(one)(part[0]), 0.0)), None
+        return total + jnp.sum(jnp.where(part[1] > 0, part[1] * jax.vmap(one)(part[0]), 0.0)), None
 
     start = -jnp.sum(u**2) / 2 + (0.0 if tilt is None else tilt.log_ratio(u[None])[0])
     if len(parts[0]) == 1:
@@ -309,32 +325,33 @@ def _log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt
 
 
 @eqx.filter_jit
-def _prepared(terms: Terms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None) -> tuple[Terms, Any, Array, Tilt | None]:
+def _prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None) -> tuple[Terms, Any, Array, Tilt | None]:
     """With what of the observations does not depend on u, computed once."""
-    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), count, tilt
+    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), times, tilt
 
 
 def _likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple[Float[Array, " draws"], Cloud]:
-    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows n, not the bucket's size.
+    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows the number of different observations,
+    not the bucket's size.
 
     A tilt from N(0, I) to the prior counts like one more observation.
     """
-    terms, prepared, count, tilt = data
+    terms, prepared, times, tilt = data
     chunk = min(CLOUD_CHUNK, len(jax.tree.leaves(prepared)[0]))
 
     def one(u: Theta) -> tuple[Scalar, Theta]:
         def add(i: Array, total: tuple[Scalar, Theta]) -> tuple[Scalar, Theta]:
             some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), prepared)
-            counts = i * chunk + jnp.arange(chunk) < count
+            often = jax.lax.dynamic_slice_in_dim(times, i * chunk, chunk)
             value, slope = jax.value_and_grad(
-                lambda u: jnp.sum(jnp.where(counts, jax.vmap(lambda x: terms.term(u, x))(some), 0.0))
+                lambda u: jnp.sum(jnp.where(often > 0, often * jax.vmap(lambda x: terms.term(u, x))(some), 0.0))
             )(u)
             return total[0] + value, total[1] + slope
 
         start = (jnp.zeros(()), jnp.zeros_like(u))
         if tilt is not None:
             start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
-        return jax.lax.fori_loop(0, (count + chunk - 1) // chunk, add, start)
+        return jax.lax.fori_loop(0, (jnp.sum(times > 0) + chunk - 1) // chunk, add, start)
 
     return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
 
@@ -408,11 +425,11 @@ def _clouds_of_many(
     data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], dim: int, clouds: Clouds, keys: Array
 ) -> Tempered:
     """Those of each data set, with the keys that they would have alone."""
-    terms, x, n, tilt = data
+    terms, x, times, tilt = data
     number, size = clouds
 
     def one(x: Array, key: Key) -> Tempered:
-        own = _prepared(terms, x, n, tilt)
+        own = _prepared(terms, x, times, tilt)
         each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
         return jax.vmap(lambda key: tempered(_likelihoods, own, dim, size, key))(each)
 
@@ -421,25 +438,25 @@ def _clouds_of_many(
 
 @eqx.filter_jit
 def _by_member(
-    terms: MeanTerms, x: Float[Array, "obs x"], count: Array, tilt: Tilt | None, u: Cloud
+    terms: MeanTerms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None, u: Cloud
 ) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
     """The gradient of every member's own log density, a few draws at a time, and how far the draws give way to it."""
 
     def one(network: Any) -> Cloud:
         alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, count, tilt)), u, batch_size=GRADIENTS_TOGETHER)
+        return jax.lax.map(lambda u: jax.grad(_log_density)(u, (alone, x, times, tilt)), u, batch_size=GRADIENTS_TOGETHER)
 
     scores = jax.lax.map(one, terms.network)
     return scores, response(u, scores)
 
 
 @eqx.filter_jit
-def _values_by_member(terms: MeanTerms, x: Float[Array, "obs x"], count: Array, u: Cloud) -> Float[Array, "members draws"]:
+def _values_by_member(terms: MeanTerms, x: Float[Array, "obs x"], times: Array, u: Cloud) -> Float[Array, "members draws"]:
     """Every member's sum, without the tilt, which they share."""
 
     def one(network: Any) -> Float[Array, " draws"]:
         alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return jax.lax.map(lambda u: _log_density(u, (alone, x, count, None)), u, batch_size=GRADIENTS_TOGETHER)
+        return jax.lax.map(lambda u: _log_density(u, (alone, x, times, None)), u, batch_size=GRADIENTS_TOGETHER)
 
     with jax.default_matmul_precision("highest"):
         return jax.lax.map(one, terms.network)
@@ -462,8 +479,8 @@ def _chains_of_many(
     data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], chains: Chains, keys: Array
 ) -> tuple[Float[Array, "sets chains length dim"], Array]:
     """Those of each data set."""
-    terms, x, n, tilt = data
-    return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, n, tilt), chains, key))(x, keys)
+    terms, x, times, tilt = data
+    return jax.vmap(lambda x, key: all_chains(_log_density, (terms, x, times, tilt), chains, key))(x, keys)
 
 
 def warn(info: SummedInfo, u: np.ndarray) -> None:

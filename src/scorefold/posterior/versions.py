@@ -31,6 +31,20 @@ def _without_draws_of_rounds(config: Any) -> Any:
     return found
 
 
-FORMAT = model.Format("scorefold model", 5, {3: _without_inputs, 4: _without_draws_of_rounds})
+def _without_counts(config: Any) -> Any:
+    """A configuration of version 4, when likelihoods took every number for continuous, in version 5."""
+    if isinstance(config, list):
+        return [_without_counts(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _without_counts(value) for key, value in config.items()}
+    return found | {"whole": 0} if {"prior", "method", "history", "shape", "inputs", "reach"} <= set(found) else found
+
+
+def _from_version_4(config: Any) -> Any:
+    return _without_counts(_without_draws_of_rounds(config))
+
+
+FORMAT = model.Format("scorefold model", 5, {3: _without_inputs, 4: _from_version_4})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

@@ -34,11 +34,6 @@ READING = (
     "where the posterior is as wide as the prior, and 1 where it is a point."
 )
 
-POWER = (
-    "How much local C2ST would notice: with 100 data sets a width 1.7 times too large, and with 300 one 1.3 times too large, "
-    "nearly always if it is so everywhere. If it is so only near the observed data set, 300 show a width 1.7 times too large."
-)
-
 
 def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Can this posterior be trusted?") -> str:
     """From the summary that `Diagnosis.write` leaves, and its pictures by name."""
@@ -65,7 +60,7 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
     ]  # fmt: skip
     if "observed" in summary:
         found = scrolled(table(("question", "p", ""), say.observed(summary)))
-        body += ["<section><h2>The observed data set</h2>", found, f'<p class="quiet">{escaped(POWER)}</p>']
+        body += ["<section><h2>The observed data set</h2>", found, f'<p class="quiet">{escaped(say.power(summary))}</p>']
         body += ['<div class="gallery">', *gallery(own, OBSERVED)]
         body += ["</div></section>"]
     body += ['<section><h2>Figures</h2><div class="gallery">', *gallery(others, CAPTIONS), "</div></section>"]

@@ -14,6 +14,14 @@ TESTS = {
     "highest density": "highest-density regions and ellipsoid",
     "TARP": "TARP, around points near what the data predict",
 }
+POWER = {
+    40: "a width 1.7 times too large in 65 % of cases, one 1.3 times too large in 5 %, and hardly one that is wrong only near "
+    "the observed data",
+    100: "a width 1.7 times too large in nearly all cases (in half of them if it is so only near the observed data), and "
+    "one 1.3 times too large in 68 %",
+    300: "a width 1.3 times too large in nearly all cases, and in 80 % if it is wrong only near the observed data",
+}
+"""Of local C2ST, for so many data sets, in two dimensions."""
 NAMED_OBSERVATIONS = 3
 """Influential observations that are named."""
 
@@ -54,6 +62,21 @@ def caveat(summary: Summary) -> str:
             + ("right, as far as can be told." if passes(here) else "NOT right (local C2ST).")
         )
     return " ".join(said)
+
+
+def power(summary: Summary) -> str:
+    """What local C2ST would have noticed with as many data sets, as measured (`diagnostics/local_c2st.py`)."""
+    used = summary["data sets"]["used"]
+    measured = max((count for count in POWER if count <= used), default=0)
+    about = f"fewer than {min(POWER)} data sets notice next to nothing"
+    if measured:
+        least = "" if measured == used else f" at least what {measured} do,"
+        about = f"{used} data sets notice{least} {POWER[measured]}"
+    more = "" if used >= max(POWER) else f" With {max(POWER)} they would notice {POWER[max(POWER)]}."
+    return (
+        f"What local C2ST can notice, measured on Gaussian posteriors whose widths were made wrong: {about}.{more} A pass "
+        "means no more than that."
+    )
 
 
 def quantities(summary: Summary) -> list[Row]:

@@ -12,8 +12,11 @@ CAPTIONS = {
     "sequence": "The posterior as observations are added; dotted, the true one.",
     "corner": "Draws (filled) against draws of the true posterior (lines); the true parameters in orange.",
     "predictive": "Data sets simulated from posterior draws, against the observed one.",
-    "training": "Loss in training. Circles mark the weights that were kept.",
-    "sampler": "The sampler's health, level by level. Both identities are 1 where the draws follow the score.",
+    "training": "Loss in training. Circles mark the weights that were kept; at epoch 0, those of the straight line that "
+    "networks start from. Where the loss jumps back, training began again from its best weights with a falling learning rate.",
+    "sampler": "The sampler's health, level by level from noise to data; in the grey bands it is as it should be. The last "
+    "level counts, where the Stein identity is 1 and the drift 0 if the draws follow the score. The information identity is 1 "
+    "for one Gaussian mode, and larger for several.",
     "calibration": "Calibration over simulated data sets.",
 }
 READING = (
@@ -69,7 +72,7 @@ def _trust(told: dict[str, Any] | None) -> list[str]:
     rows = trust_rows(told)
     numbers = table(("parameter", "expected shift", "expected width"), rows) if rows else ""
     return [
-        f'<p class="verdict {"bad" if told["verdict"] == "not to be trusted" else "good"}">Trust: {escaped(told["verdict"])}. '
+        f'<p class="verdict {"bad" if told["verdict"] == "not to be trusted" else "good"}">Trust: {escaped(told["verdict"])}: '
         f"{escaped(told['why'])}.</p>",
         f'<section><h2>What the draws say of their own error</h2>{numbers}<p class="quiet">{escaped(TRUST)}</p></section>',
     ]

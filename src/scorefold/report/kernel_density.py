@@ -18,6 +18,7 @@ from scipy.ndimage import gaussian_filter
 REGION_SHARES = (0.9, 0.5)
 DENSEST_QUARTER = 0.6373  # width of the densest quarter of N(0, 1)
 HARD_BOUND = 0.6  # at a bound half of the first values span half of their range; in a Gaussian tail, 0.8 of it
+DENSE_END = 0.4  # and they lie at least as dense there, compared with the densest quarter; in a Gaussian tail, 0.2
 NARROW_RIDGE = 0.6  # along a ridge y is this narrow about its line on x, and x has no modes this narrow
 SPARSE_WIDTH = 1.8  # how much wider the kernel is where draws are sparse
 
@@ -94,7 +95,10 @@ def _is_hard(ordered: np.ndarray) -> bool:
     few = max(20, ordered.size // 10)
     if 4 * few > ordered.size:
         return False
-    return bool(ordered[few // 2] - ordered[0] <= HARD_BOUND * (ordered[few] - ordered[0]))
+    begins, quarter = ordered[few] - ordered[0], ordered.size // 4
+    densest = (ordered[quarter:] - ordered[:-quarter]).min()
+    dense = few * densest >= DENSE_END * quarter * begins
+    return bool(dense and ordered[few // 2] - ordered[0] <= HARD_BOUND * begins)
 
 
 def _smooth(counts: np.ndarray, h: np.ndarray) -> np.ndarray:

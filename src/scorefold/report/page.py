@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from scorefold.errors import ScorefoldError
 
+WIDE = 2.2
+"""Times as wide as high: such a figure has a row of its own."""
 LARGEST_PAGE = 3_000_000
 """Bytes."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -82,10 +84,13 @@ def gallery(pictures: Mapping[str, bytes], captions: Mapping[str, str]) -> list[
 
 
 def picture(name: str, png: bytes, caption: str) -> str:
-    """One figure."""
-    data = base64.b64encode(_smaller(png)).decode()
+    """One figure; a wide one has a row of its own."""
+    small = _smaller(png)
+    data = base64.b64encode(small).decode()
+    width, height = (int.from_bytes(small[at : at + 4], "big") for at in (16, 20))  # of a PNG's header
+    kind = ' class="wide"' if width > WIDE * height else ""
     return (
-        f'<figure><img alt="{escaped(name)}: {escaped(caption)}" src="data:image/png;base64,{data}">'
+        f'<figure{kind}><img alt="{escaped(name)}: {escaped(caption)}" src="data:image/png;base64,{data}">'
         f"<figcaption>{escaped(caption)}</figcaption></figure>"
     )
 

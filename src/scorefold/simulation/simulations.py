@@ -187,7 +187,10 @@ class Simulations(_Fields):
         found = np.quantile(seen, [0, 0.05, 0.5, 0.95, 1], axis=0)
         rows = [(name, *(f"{value:.4g}" for value in column)) for name, column in zip(names, found.T, strict=False)]
         head = ("one observation", "least", "5 %", "median", "95 %", "most")
-        return html_table("Simulations", head, rows, [repr(self), f"of the first {min(len(self.x), MOST_LOOKED_AT):,} cases"])
+        part = [f"The table is of the first {MOST_LOOKED_AT:,} cases."] if len(self.x) > MOST_LOOKED_AT else []
+        hidden = flat.shape[2] - len(rows)
+        part += [f"Of {flat.shape[2]:,} numbers the first {len(rows)} are shown."] if hidden else []
+        return html_table("Simulations", head, rows, [repr(self), *part])
 
 
 class Cut(NamedTuple):

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from shaken import shaken
 
 from scorefold.density import spline
 from scorefold.density.flow import ConditionalFlow
@@ -18,15 +19,6 @@ from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.train.training_set import Cases
 
 KEY = jax.random.key(0)
-
-
-def shaken(module, scale=0.3):
-    """The module with random weights everywhere, so that nothing is at its start."""
-    arrays, rest = eqx.partition(module, eqx.is_inexact_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    keys = jax.random.split(jax.random.key(7), len(leaves))
-    moved = [leaf + scale * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)]
-    return eqx.combine(jax.tree.unflatten(tree, moved), rest)
 
 
 def flow(dim, kind="affine", layers=4, given=2, scale=0.3):

@@ -74,6 +74,11 @@ def test_words_say_what_is_wrong():
     assert found.verdict == BAD
     assert "a is most off, by +" in str(found)
     assert found.summary()["shift"]["a"] == pytest.approx(found.shift[0])
+    vague = replace(found, log_width=np.array([0.1, -2.0]), log_width_error=np.array([0.05, 8.0]))
+    assert "the width of a is 1.11 times the right one (within a factor 1.05)" in vague.words
+    assert vague.rows()[1][2] == "not told by so few simulations"
+    vaguer = replace(vague, log_width_error=np.array([2.0, 8.0]))
+    assert "the widths cannot be told by so few simulations" in vaguer.words
 
 
 @pytest.mark.false_failure(1e-6)

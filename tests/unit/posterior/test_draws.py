@@ -131,6 +131,19 @@ def test_what_happened_prints_on_a_screen(info):
     assert "array(" not in text
 
 
+def test_html_shows_words_to_the_left_and_says_what_it_leaves_out():
+    page = untrained("f-npse")._repr_html_()
+    assert "text-align:left" in page
+    assert "text-align:right" not in page
+    theta = MARGINALS.sample(200, seed=0)
+    few = sf.Simulations(MARGINALS, theta, theta)._repr_html_()
+    many = sf.Simulations(MARGINALS, theta, np.resize(np.random.default_rng(0).normal(size=50), (200, 50)))._repr_html_()
+    assert "are shown" not in few
+    assert "The table is of" not in few
+    assert "Of 50 numbers the first" in many
+    assert "text-align:right" in few
+
+
 def test_html_of_draws_escapes_names():
     page = sf.Draws(THETA, ("<script>alert(1)</script>", "a&b"), INFO, 30, None, 1.0)._repr_html_()
     assert "<script>" not in page

@@ -66,7 +66,7 @@ def test_each_data_set_of_a_list_has_its_inputs(posterior):
 REFUSED = {
     "no inputs": (Y, None, "the known inputs of each observation, dose: write inputs="),
     "a table without them": (pd.DataFrame({"y": Y}), None, "the known inputs of each observation, dose"),
-    "too few": (Y, DOSE[:3], r"inputs of shape \(4, 1\), dose of each observation; got \(3, 1\)"),
+    "too few": (Y, DOSE[:3], r"inputs of shape \(4, 1\), a row \(dose\) for each observation; got \(3, 1\)"),
     "one with another name": (Y, pd.DataFrame({"day": DOSE}), "the columns dose of inputs"),
     "NaN": (Y, [0.0, 0.0, np.nan, 0.0], "Inputs are always known"),
 }

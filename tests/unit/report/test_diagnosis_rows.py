@@ -1,5 +1,6 @@
 """What a diagnosis says in words: nothing that contradicts itself."""
 
+import pytest
 from some_summary import summary
 
 from scorefold.report import diagnosis_rows as say
@@ -12,3 +13,18 @@ def test_a_verdict_on_average_and_one_at_the_observations_do_not_contradict_each
     assert bad == "That is on average over the prior; for the observed data set it is right, as far as can be told."
     assert say.caveat(summary(observed={})) == ""
     assert say.caveat(summary(good=False, observed={"local C2ST": 0.01})) == ""
+
+
+@pytest.mark.parametrize(
+    ("used", "words"),
+    [
+        (20, "fewer than 40 data sets notice next to nothing. With 300 they would notice a width 1.3"),
+        (60, "60 data sets notice at least what 40 do, a width 1.7 times too large in 65 %"),
+        (150, "150 data sets notice at least what 100 do, a width 1.7 times too large in nearly all cases"),
+        (300, "300 data sets notice a width 1.3 times too large in nearly all cases, and in 80 %"),
+    ],
+)
+def test_the_power_of_local_c2st_is_that_of_as_many_data_sets(used, words):
+    found = say.power({"data sets": {"used": used}})
+    assert words in found
+    assert ("With 300" in found) == (used < 300)

@@ -48,7 +48,7 @@ def check(
         posterior = load(model)
         belongs(posterior, source.names, "--config" if config else "--task")
         console.print(f"{source.title}, given {words(len(x_obs))}: {sims:,} simulator calls\n", markup=False)
-        how = {"workers": source.workers, "progress": console.is_terminal, "inputs": known_inputs}
+        how = {"workers": source.workers, "progress": True, "inputs": known_inputs}
         found = posterior.check(x_obs, source.simulator, sims, seed, **how)
         summary = found.summary()
         console.print(grid(COLUMNS, rows(summary)))

@@ -6,7 +6,6 @@ from typing import Any
 from scorefold import settings
 from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.refine.region import KINDS
-from scorefold.methods.refine.round import counted
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
@@ -30,10 +29,10 @@ def check_plan(start: Posterior, simulator: Any, plan: Refining, sims: Simulatio
     """Refuse what cannot work for any start, whose sets have up to `size` observations."""
     if plan.budget < plan.rounds * SMALLEST_SHARE:
         most = plan.budget // SMALLEST_SHARE
-        fewer = f", or ask for {counted(most, 'round')}" if most else ""
+        fewer = f", or rounds={most}" if most else ""
         raise ScorefoldError(
             f"expected a budget of {SMALLEST_SHARE} simulator calls a round at least; got {plan.budget:,} for {plan.rounds} "
-            f"rounds. Raise the budget{fewer}."
+            f"rounds. Write budget={plan.rounds * SMALLEST_SHARE:_} or more{fewer}."
         )
     if plan.budget < smallest_share(size):
         raise ScorefoldError(
