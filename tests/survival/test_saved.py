@@ -391,7 +391,7 @@ def field(*path_and_value):
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 5), "version 5, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 6), "version 6, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -667,7 +667,7 @@ def test_a_model_of_a_version_that_was_never_released_is_refused(tmp_path, versi
         sf.load(folder)
 
 
-@pytest.mark.parametrize("method", ["abc", "nle", "f-npse"])
+@pytest.mark.parametrize("method", ["abc", "nle, Gaussian noise", "f-npse"])
 def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     theta = MARGINALS.sample(200, seed=0)
     seen = look(sf.Simulations(MARGINALS, theta, np.random.default_rng(0).normal(size=(200, *untrained(method).shape))))
@@ -677,8 +677,21 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     for key in ("input_names", "inputs"):
         del config["posterior"]["made"]["seen"][key]
     config["posterior"].pop("inputs", None)
+    if method.startswith("nle"):
+        del config["posterior"]["method"]["missing"], config["posterior"]["method"]["tails"]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).made == posterior.made
+
+
+@pytest.mark.parametrize("method", ["nle, Gaussian noise", "nre", "npe"])
+def test_a_model_of_version_4_that_knew_no_holes_is_read(tmp_path, method):
+    posterior = untrained(method)
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
+    for key in ("missing", "tails"):
+        config["posterior"]["method"].pop(key, None)
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert sf.load(folder).method == posterior.method
 
 
 def test_what_simulations_look_like_is_saved_and_checked(tmp_path):

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density import spline
+from scorefold.density.scales import Scales
 from scorefold.errors import ScorefoldError
 from scorefold.score.resmlp import DEEPEST, WIDEST, Linear, ResMLP
 from scorefold.types import Array, Float, Key, Scalar
@@ -60,8 +61,13 @@ class ConditionalFlow(eqx.Module):
     layers: Layer
     masks: tuple[tuple[bool, ...], ...] = eqx.field(static=True)
     kind: str = eqx.field(static=True)
+    tails: Scales | None = None
+    """What a likelihood learns of the scales of its noise, where these are fitted first."""
 
-    def __init__(self, dim: int, given: int, width: int, depth: int, layers: int, kind: str, *, key: Key):
+    def __init__(
+        self, dim: int, given: int, width: int, depth: int, layers: int, kind: str, *, tails: Scales | None = None, key: Key
+    ):
+        self.tails = tails
         self.kind = "spline" if dim == 1 else kind
         self.masks = _masks(dim, layers)
         parameters = 2 + (spline.PARAMETERS if self.kind == "spline" else 0)

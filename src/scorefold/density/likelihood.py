@@ -43,22 +43,12 @@ class LikelihoodShape(NamedTuple):
     """Outcomes may be missing: as many more numbers say which are."""
 
 
-class LikelihoodNetwork(eqx.Module):
-    """The flow, and what is learned of the noise's scales beyond the fit."""
-
-    flow: ConditionalFlow
-    tails: Scales | None
-
-    def __init__(self, shape: LikelihoodShape, *, key: Key):
-        outcomes, given = shape.x - shape.inputs, shape.dim + shape.inputs
-        given += outcomes if shape.missing else 0
-        self.flow = ConditionalFlow(outcomes, given, shape.width, shape.depth, shape.layers, shape.kind, key=key)
-        self.tails = scales.blank() if shape.tails else None
-
-    @property
-    def dim(self) -> int:
-        """Outcomes."""
-        return self.flow.dim
+def likelihood_network(shape: LikelihoodShape, *, key: Key) -> ConditionalFlow:
+    """The flow at its start."""
+    outcomes, given = shape.x - shape.inputs, shape.dim + shape.inputs
+    given += outcomes if shape.missing else 0
+    sizes = (outcomes, given, shape.width, shape.depth, shape.layers)
+    return ConditionalFlow(*sizes, shape.kind, tails=scales.blank() if shape.tails else None, key=key)
 
 
 class Prepared(NamedTuple):
@@ -74,7 +64,7 @@ class Prepared(NamedTuple):
 class Likelihood(eqx.Module):
     """Standardisation, line and one flow."""
 
-    network: LikelihoodNetwork
+    network: ConditionalFlow
     standardize: Standardize
     line: Line | MaskedLine | None
 
@@ -96,7 +86,7 @@ class Likelihood(eqx.Module):
 
     def log_density(self, y: Observation, u: Theta, x: Prepared) -> Scalar:
         """Of a whitened residual y, for the inputs and the holes that x has."""
-        z, log_det = self.network.flow.forward(y, jnp.concatenate([u, x.more]), x.there)
+        z, log_det = self.network.forward(y, jnp.concatenate([u, x.more]), x.there)
         if (noise := self._noise) is not None:
             return log_det + noise.log_density(z)
         count = len(z) if x.there is None else jnp.sum(x.there)
@@ -107,7 +97,7 @@ class Likelihood(eqx.Module):
         noise, outcomes = self._noise, self.network.dim
         z = jax.random.normal(key, (outcomes,)) if noise is None else noise.draw(outcomes, key)
         z = z if x.there is None else x.there * z
-        return self.network.flow.inverse(z, jnp.concatenate([u, x.more]), x.there)
+        return self.network.inverse(z, jnp.concatenate([u, x.more]), x.there)
 
     def log_volume(self, x: Observation) -> Scalar:
         """What `term` leaves out of log q(x|u): the logarithm of the volume that standardisation and line change, at x."""
@@ -126,7 +116,7 @@ class Likelihood(eqx.Module):
         return self.line.scales.moved(self.network.tails)
 
 
-def likelihood_loss(network: LikelihoodNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
+def likelihood_loss(network: ConditionalFlow, fixed: tuple, cases: tuple, key: Key) -> Scalar:
     """-log q(x|u), averaged over cases of one observation: u (count, dim), x (count, 1, x) and sizes."""
     model = Likelihood(network, *fixed)
     u, x = cases[:2]

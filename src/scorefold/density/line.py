@@ -68,4 +68,5 @@ def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False) -> Line:
         fitted, spread = fit_scales(x, u, fitted)
     slope, offset, noise = fitted
     whitens = [np.linalg.inv(np.linalg.cholesky(covariance)) for covariance in (noise, slope @ slope.T + noise)]
-    return Line(*(jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)), spread)
+    numbers = [jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)]
+    return Line(numbers[0], numbers[1], numbers[2], numbers[3], spread)

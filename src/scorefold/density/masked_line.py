@@ -35,6 +35,10 @@ class MaskedLine(eqx.Module):
     offset: Float[Array, " x"]
     noise: Float[Array, "x x"]
 
+    def fault(self) -> str:
+        """What is wrong with its numbers, if they come from a file; else nothing."""
+        return "" if bool(jnp.all(jnp.diag(self.noise) > 0)) else "variances of the noise should be above 0"
+
     def prepare(self, x: Float[Array, " seen"]) -> Seen:
         """From (z, hole)."""
         z, there = x[: len(self.offset)], 1 - x[len(self.offset) :]

@@ -17,7 +17,7 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
-from scorefold.density.likelihood import Likelihood, LikelihoodNetwork, LikelihoodShape, likelihood_loss
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
 from scorefold.disk import strict
 from scorefold.errors import ScorefoldError
@@ -102,7 +102,7 @@ class NLE(Method):
         if self.missing != sims[0].missing:
             return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
         shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names))
-        objective = Objective(LikelihoodNetwork, shape, likelihood_loss, likelihood_loss)
+        objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
         return train_terms(self, objective, Likelihood, sims, seeds, progress, checkpoint)
 
     def refine(
@@ -139,7 +139,7 @@ class NLE(Method):
         shape = self._shape(about.dim, about.shape, inputs)
         layers = self.layers if shape.x - inputs > 1 else 1
         about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {self.layers} layers")
-        return blank_terms(LikelihoodNetwork, shape, members, self.base, Likelihood)
+        return blank_terms(likelihood_network, shape, members, self.base, Likelihood)
 
 
 def local_likelihood(plan: Refining) -> NLE:

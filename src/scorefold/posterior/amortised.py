@@ -27,9 +27,10 @@ from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import PriorRatio, volume
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.health import FARTHEST_DRAW
-from scorefold.score import gaussian_base, standardize
+from scorefold.score import gaussian_base, masked_base, standardize
 from scorefold.score.ensemble import bucket
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.standardize import Standardize
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta, draw_key, single_precision
@@ -60,7 +61,7 @@ class FlowPosterior(Posterior):
     method: Any
     network: SetFlowNetwork
     standardize: Standardize
-    base: GaussianBase | None
+    base: GaussianBase | MaskedBase | None
     history: History
     shape: tuple[int, ...]
     largest_set: int
@@ -75,7 +76,7 @@ class FlowPosterior(Posterior):
     networks: ClassVar[tuple[str, ...]] = ("network", "standardize", "base")
 
     @classmethod
-    def blank(cls, about: About) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
+    def blank(cls, about: About) -> tuple[SetFlowNetwork, Standardize, GaussianBase | MaskedBase | None]:
         """The flows that the settings mean."""
         method, members, largest = about.method, about.method.training.members, about.size("largest_set")
         fewest = members * method.layers * method.width * (method.depth * method.width + largest)
@@ -84,8 +85,12 @@ class FlowPosterior(Posterior):
 
         def make(key: Key) -> Any:
             network = jax.vmap(lambda k: SetFlowNetwork(shape, key=k))(jax.random.split(key, members))
-            base = gaussian_base.blank(shape.x, shape.dim, largest) if method.base else None
-            return network, standardize.blank(shape.x), base
+            base: GaussianBase | MaskedBase | None = None
+            if method.base and method.missing:
+                base = masked_base.blank(shape.x, shape.dim)
+            elif method.base:
+                base = gaussian_base.blank(shape.x, shape.dim, largest)
+            return network, standardize.blank(shape.x, method.missing), base
 
         return eqx.filter_eval_shape(make, jax.random.key(0))
 
@@ -145,7 +150,7 @@ class FlowPosterior(Posterior):
         return Summits(*(np.asarray(part, np.float64) for part in found))
 
     @property
-    def _models(self) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
+    def _models(self) -> tuple[SetFlowNetwork, Standardize, GaussianBase | MaskedBase | None]:
         return self.network, self.standardize, self.base
 
     def _given(self, x: np.ndarray) -> tuple[Array, Array]:
@@ -230,7 +235,13 @@ def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int
 
 @eqx.filter_jit
 def _draw(
-    network: SetFlowNetwork, standardize: Standardize, base: GaussianBase | None, x: Array, n: Array, draws: int, key: Key
+    network: SetFlowNetwork,
+    standardize: Standardize,
+    base: GaussianBase | MaskedBase | None,
+    x: Array,
+    n: Array,
+    draws: int,
+    key: Key,
 ) -> tuple[Float[Array, "members draws dim"], Int[Array, " draws"]]:
     """Draws of every member, and a member picked at random for each; compiled once, whatever n is."""
     members = len(jax.tree.leaves(network)[0])

@@ -3,6 +3,7 @@
 from typing import Any
 
 from scorefold.disk import folder as model
+from scorefold.settings import IS
 
 
 def _without_inputs(config: Any) -> Any:
@@ -19,6 +20,18 @@ def _without_inputs(config: Any) -> Any:
     return found
 
 
-FORMAT = model.Format("scorefold model", 4, {3: _without_inputs})
+def _without_tails(config: Any) -> Any:
+    """A configuration of version 4, when only scores knew of missing numbers and noise was Gaussian, in version 5."""
+    if isinstance(config, list):
+        return [_without_tails(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _without_tails(value) for key, value in config.items()}
+    if found.get(IS) in ("NLE", "NRE", "NPE"):
+        found |= {"missing": False} | ({"tails": False} if found[IS] == "NLE" else {})
+    return found
+
+
+FORMAT = model.Format("scorefold model", 5, {3: _without_inputs, 4: _without_tails})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

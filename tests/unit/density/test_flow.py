@@ -8,7 +8,7 @@ import pytest
 
 from scorefold.density import spline
 from scorefold.density.flow import ConditionalFlow
-from scorefold.density.likelihood import Likelihood, LikelihoodNetwork, LikelihoodShape, likelihood_loss
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.line import fit_line
 from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
@@ -163,7 +163,7 @@ def test_the_likelihood_of_a_line_is_its_gaussian():
 
     u, x, (slope, offset, root) = gaussian_pairs(50_000)
     standardize = fit_standardize(x)
-    network = LikelihoodNetwork(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY)
+    network = likelihood_network(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY)
     model = Likelihood(network, standardize, fit_line(standardized(standardize, x), u))
     at = jnp.asarray(x[0], jnp.float32)
     terms = jax.jit(jax.vmap(lambda v: model.term(v, model.prepare(at))))(jnp.asarray(u[:20], jnp.float32))
@@ -202,7 +202,7 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
 def test_the_likelihood_s_loss_is_the_mean_of_its_terms():
     u, x, _ = gaussian_pairs(50)
     fixed = (fit_standardize(x), None)
-    network = shaken(LikelihoodNetwork(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY))
+    network = shaken(likelihood_network(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY))
     model = Likelihood(network, *fixed)
     cases = single(u, x)
     term = jax.jit(lambda u, x: model.term(u, model.prepare(x)))

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 import scorefold as sf
-from scorefold.density.likelihood import Likelihood, LikelihoodNetwork, LikelihoodShape, Prepared
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, Prepared, likelihood_network
 from scorefold.density.line import fit_line
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, UnlikeSimulations
@@ -160,7 +160,7 @@ def test_a_likelihood_is_of_the_outcomes_given_the_inputs():
     scale = fit_standardize(x)
     z = np.asarray(jax.vmap(scale)(jnp.asarray(x, jnp.float32)))
     line = fit_line(z[:, :1], np.concatenate([u, z[:, 1:]], axis=1))
-    network = LikelihoodNetwork(LikelihoodShape(2, 2, 16, 1, 2, "affine", inputs=1), key=jax.random.key(0))
+    network = likelihood_network(LikelihoodShape(2, 2, 16, 1, 2, "affine", inputs=1), key=jax.random.key(0))
     model = Likelihood(network, scale, line)
     grid = jnp.linspace(-8.0, 8.0, 4_001)
 
