@@ -18,6 +18,7 @@ from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, too_few
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.evidence import ByMember
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
@@ -143,6 +144,19 @@ class FlowPosterior(Posterior):
         each = [self.log_density(one[None], u[None])[0] for one in x]
         return np.array(each), np.zeros(len(x))
 
+    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> ByMember | None:
+        """By the flows of single observations and of all of them, at the draws' mean."""
+        if self.method.training.members < 2:
+            return None
+        at = jnp.asarray(u.mean(axis=0), jnp.float32)
+        joint = np.asarray(_of_members(self._models, *self._given(x), at), np.float64)
+        each = np.stack([np.asarray(_of_members(self._models, *self._given(one[None]), at), np.float64) for one in x], axis=1)
+        return ByMember(each.sum(axis=1) - joint, each)
+
+    def line_numbers(self) -> int:
+        """Of u ≈ A x + b + e: slopes, offsets and the noise's covariance."""
+        return self.prior.dim * (1 + int(np.prod(self.shape))) + self.prior.dim * (self.prior.dim + 1) // 2
+
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
         """Maxima uphill from points u."""
         asked, by_volume = asked_of(self.prior, options), on_device(volume(self.prior)) if of_theta else None
@@ -186,6 +200,19 @@ def _log_mixture(models: tuple, x: Array, n: Array, u: Theta, asked: Asked) -> S
     each = jax.lax.map(of_member, network)
     value = jax.nn.logsumexp(each) - jnp.log(len(each))
     return value if asked.other is None else value + asked.other.exact_log_ratio(u, None)
+
+
+@eqx.filter_jit
+def _of_members(models: tuple, x: Array, n: Array, u: Theta) -> Float[Array, " members"]:
+    """log q_k(u | X) of every member."""
+    network, standardize, base = models
+
+    def one(network: SetFlowNetwork) -> Scalar:
+        model = SetFlow(network, standardize, base)
+        return model.log_density(u, model.embed(x, n))
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, network)
 
 
 @eqx.filter_jit

@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import logsumexp
 
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.other_prior import OtherPrior
@@ -24,7 +25,7 @@ from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.evidence import Offset
+from scorefold.posterior.evidence import ByMember, Offset
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.posterior import Posterior
@@ -147,6 +148,21 @@ class SummedPosterior(Posterior):
         error = mass.std() / np.sqrt(mass.size) / mass.mean()
         return Offset(volumes - len(x) * float(np.log(mass.mean())), len(x) * float(error), absolute=True)
 
+    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> ByMember | None:
+        """The members' sums, as draws u of the mean's posterior have them: log E e^{sum of a member - mean of the sums}."""
+        if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2:
+            return None
+        at = jnp.asarray(u, jnp.float32)
+        found = np.asarray(_term_of_members(self.terms, _padded(x), at), np.float64)[:, :, : len(x)]
+        differ = found - found.mean(axis=0)
+        total = logsumexp(differ.sum(axis=2), axis=1) - np.log(len(u))
+        return ByMember(total, differ.mean(axis=1))
+
+    def line_numbers(self) -> int:
+        """Of x ≈ A u + b + e: slopes, offsets and the noise's covariance."""
+        outcomes = int(np.prod(self.shape)) - self.inputs
+        return outcomes * (1 + self.prior.dim + self.inputs) + outcomes * (outcomes + 1) // 2
+
     def log_likelihoods(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """log q(x_j|u) of every observation at every point, (points, n)."""
         if not getattr(self.terms, "normalised", False):
@@ -228,7 +244,8 @@ class SummedPosterior(Posterior):
         they would have alone, but amplify rounding: draws agree with those of `draw` in law.
         """
         sampler, chains = self._chosen(options)
-        if sampler == "vi" or jax.default_backend() == "cpu":
+        asked = options.prior is not None or options.given is not None
+        if asked or sampler == "vi" or jax.default_backend() == "cpu":
             return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
         clouds = clouds_for(draws, self.prior.dim)
@@ -366,6 +383,14 @@ def _volumes(terms: Any, x: Float[Array, "obs x"]) -> Float[Array, " obs"]:
 def _masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> Float[Array, "draws count"]:
     keys = jax.random.split(key, len(u))
     return jax.lax.map(lambda at: terms.masses(at[0], at[1], at[2], MASSES), (u, x, keys))
+
+
+@eqx.filter_jit
+def _term_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "members draws obs"]:
+    with jax.default_matmul_precision("highest"):
+        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        each = jax.lax.map(lambda u: jax.vmap(lambda x: terms.by_member(u, x))(prepared), u)
+        return jnp.moveaxis(each, -1, 0)
 
 
 @eqx.filter_jit
