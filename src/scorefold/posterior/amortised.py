@@ -18,8 +18,8 @@ from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, too_few
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.evidence import ByMember
 from scorefold.posterior.made import Made
+from scorefold.posterior.member_evidence import ByMember
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -152,10 +152,6 @@ class FlowPosterior(Posterior):
         joint = np.asarray(_of_members(self._models, *self._given(x), at), np.float64)
         each = np.stack([np.asarray(_of_members(self._models, *self._given(one[None]), at), np.float64) for one in x], axis=1)
         return ByMember(each.sum(axis=1) - joint, each)
-
-    def line_numbers(self) -> int:
-        """Of u ≈ A x + b + e: slopes, offsets and the noise's covariance."""
-        return self.prior.dim * (1 + int(np.prod(self.shape))) + self.prior.dim * (self.prior.dim + 1) // 2
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
         """Maxima uphill from points u."""

@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from scorefold.compose import Diffused, Gauss, Rule, Tempered
 from scorefold.compose.sets import SetScores
@@ -16,14 +15,12 @@ from scorefold.errors import ScorefoldError
 from scorefold.noise import RESOLVED, Level
 from scorefold.noise import levels as noise_levels
 from scorefold.posterior import composed_density
-from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, ratio_of, too_few
+from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.evidence import ByMember
 from scorefold.posterior.made import Made
-from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.partitions import other_partitions, over_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
@@ -166,26 +163,6 @@ class ComposedPosterior(Posterior):
         """log p(u | x_j), normalised, of every observation by itself at one u, and the error of the integration."""
         return single_log_densities(self.scores, x, self.levels(), u)
 
-    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> ByMember | None:
-        """By the probability flow of each member for single observations, and its composed score around the draws."""
-        if self.method.training.members < 2:
-            return None
-        centre, levels = u.mean(axis=0), self.levels()
-        padded, _ = self.arrange(x[None], [(0, 0)], AS_THE_METHOD_SAYS)
-        at = jnp.asarray(np.concatenate([centre[None], u]), jnp.float32)
-        lowest = jax.tree.map(lambda v: v[0], levels)
-        scores = np.asarray(by_member(self.scores, with_more_room(padded), lowest, at, at[0])[0], np.float64)
-        differ = scores - scores.mean(axis=0)
-        # The member's own constant: its density differs from the mean's by the integral of the difference of the scores.
-        along = np.einsum("kid,id->ki", (differ[:, 1:] + differ[:, :1]) / 2, u - centre)
-        alone = (jax.tree.map(lambda v, k=k: v[k : k + 1], self.scores.network) for k in range(len(scores)))
-        each = [single_log_densities(replace(self.scores, network=one), x, levels, centre).value for one in alone]
-        return ByMember(np.sum(each, axis=1) + logsumexp(along, axis=1) - np.log(len(u)), np.array(each))
-
-    def line_numbers(self) -> int:
-        """Of u ≈ A x + b + e: slopes, offsets and the noise's covariance."""
-        return self.prior.dim * (1 + int(np.prod(self.shape))) + self.prior.dim * (self.prior.dim + 1) // 2
-
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The scores of sets x (pairs, set, features), each at its own u (pairs, dim), less the prior's, with derivatives."""
         score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self.levels()), u)
@@ -211,11 +188,8 @@ class ComposedPosterior(Posterior):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Data sets × draws move together, each data set's in a cloud of its own, as many at a time as fit in `TOGETHER` draws.
 
-        The last few data sets are filled up with copies, so that their number does not matter to the compiler. Under another
-        prior that ends inside the support some draws are left out, and data sets are drawn one after the other.
+        The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
-        if options.prior is not None and ratio_of(self.prior, options.prior).cuts:
-            return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
         padded, how = self.arrange(x, seeds, options)
         keys, grid, pilot_grid = draw_keys(seeds), self.grid(how.sampler), self.grid(ProbabilityFlow())
         asked = asked_of(self.prior, options)

@@ -39,9 +39,9 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Draws
+from scorefold.posterior.member_evidence import line_numbers, of_scores
 from scorefold.shown import observations
-from scorefold.train.training_set import FOLDS
-from scorefold.types import Float, single_precision
+from scorefold.types import single_precision
 
 MEMBERS_AT = 128
 """Draws at which members are compared."""
@@ -66,12 +66,6 @@ class HasLikelihood(Protocol):
     def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
         """What the terms of x leave out, around draws u."""
 
-    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> "ByMember | None":
-        """How members differ, around draws u; None where there are none to differ."""
-
-    def line_numbers(self) -> int:
-        """P of the line below the networks."""
-
 
 @runtime_checkable
 class HasSingles(Protocol):
@@ -79,28 +73,6 @@ class HasSingles(Protocol):
 
     def single_log_densities(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p(u | x_j) at one u for every observation, and its error."""
-
-    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> "ByMember | None":
-        """How members differ, around draws u; None where there are none to differ."""
-
-    def line_numbers(self) -> int:
-        """P of the line below the networks."""
-
-
-class ByMember(NamedTuple):
-    """What each member alone would have, up to what all share."""
-
-    total: Float[np.ndarray, " members"]
-    """The evidence."""
-    each: Float[np.ndarray, "members n"]
-    """The terms of single observations in it."""
-
-    def error(self) -> float:
-        """Of the whole, by the jackknife over folds."""
-        spare = len(self.total) - 1
-        together = np.square(self.total - self.total.mean()).sum() / spare
-        apart = np.square(self.each - self.each.mean(axis=0)).sum() / spare
-        return float(np.sqrt((FOLDS - 1) ** 2 / FOLDS * max(together, apart)))
 
 
 @dataclass(frozen=True)
@@ -191,8 +163,13 @@ def _by_posteriors(posterior: Any, x: np.ndarray, draws: Draws | None, seed: int
 
 def _with_learned(found: Evidence, posterior: Any, x: np.ndarray, u: np.ndarray) -> Evidence:
     """With the error of what was learned, as far as it can be known."""
-    members, reach = posterior.evidence_by_member(x, u[:MEMBERS_AT]), posterior.reach
+    some, reach = u[:MEMBERS_AT], posterior.reach
+    members = (
+        posterior.evidence_by_member(x, some) if hasattr(posterior, "evidence_by_member") else of_scores(posterior, x, some)
+    )
+    inputs, of_x = getattr(posterior, "inputs", 0), isinstance(posterior, HasLikelihood)
+    numbers = line_numbers(posterior.prior.dim, x.shape[1], inputs, of_x)
     by_members = 0.0 if members is None else members.error()
-    by_number = 0.0 if reach is None else float(np.sqrt(len(x) * posterior.line_numbers() / reach.cases))
+    by_number = 0.0 if reach is None else float(np.sqrt(len(x) * numbers / reach.cases))
     learned = float(np.hypot(by_members, by_number))
     return replace(found, error=float(np.hypot(found.computed, learned)), learned=learned)

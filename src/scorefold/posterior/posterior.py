@@ -11,6 +11,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -190,8 +191,6 @@ class Posterior(Densities):
         """
         draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        if prior is not None:
-            check_overlap(self.prior, prior)
         self.say_if_unfinished()
         if isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(self.shape):
             checked = [self.checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]
@@ -439,8 +438,6 @@ class Posterior(Densities):
         draws = settings.count("draws", draws, 1)
         firsts = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        if prior is not None:
-            check_overlap(self.prior, prior)
         x = settings.numbers("x_obs", x_obs)
         if inputs is not None:
             x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
@@ -456,7 +453,8 @@ class Posterior(Densities):
         started = time.perf_counter()
         seeds = [(one, 0) for one in firsts] if each else [(firsts[0], i) for i in range(len(x))]
         with single_precision():
-            u, converged, diverged = draw_in_parts(self.draw_many, self.together(draws), flat, draws, seeds, options, progress)
+            draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
+            u, converged, diverged = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])
@@ -494,6 +492,8 @@ class Posterior(Densities):
                 f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
                 f"{', '.join(unknown)}"
             )
+        if options.prior is not None:
+            check_overlap(self.prior, options.prior)
         return options
 
     def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:

@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.other_prior import OtherPrior
@@ -25,9 +24,10 @@ from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.evidence import ByMember, Offset
+from scorefold.posterior.evidence import Offset
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
+from scorefold.posterior.member_evidence import ByMember, of_terms
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -149,19 +149,11 @@ class SummedPosterior(Posterior):
         return Offset(volumes - len(x) * float(np.log(mass.mean())), len(x) * float(error), absolute=True)
 
     def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> ByMember | None:
-        """The members' sums, as draws u of the mean's posterior have them: log E e^{sum of a member - mean of the sums}."""
+        """By the members' sums; None where there are none to differ."""
         if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2:
             return None
-        at = jnp.asarray(u, jnp.float32)
-        found = np.asarray(_term_of_members(self.terms, _padded(x), at), np.float64)[:, :, : len(x)]
-        differ = found - found.mean(axis=0)
-        total = logsumexp(differ.sum(axis=2), axis=1) - np.log(len(u))
-        return ByMember(total, differ.mean(axis=1))
-
-    def line_numbers(self) -> int:
-        """Of x ≈ A u + b + e: slopes, offsets and the noise's covariance."""
-        outcomes = int(np.prod(self.shape)) - self.inputs
-        return outcomes * (1 + self.prior.dim + self.inputs) + outcomes * (outcomes + 1) // 2
+        found = _term_of_members(self.terms, _padded(x), jnp.asarray(u, jnp.float32))
+        return of_terms(np.asarray(found, np.float64)[:, :, : len(x)])
 
     def log_likelihoods(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """log q(x_j|u) of every observation at every point, (points, n)."""
@@ -244,8 +236,7 @@ class SummedPosterior(Posterior):
         they would have alone, but amplify rounding: draws agree with those of `draw` in law.
         """
         sampler, chains = self._chosen(options)
-        asked = options.prior is not None or options.given is not None
-        if asked or sampler == "vi" or jax.default_backend() == "cpu":
+        if options.given is not None or sampler == "vi" or jax.default_backend() == "cpu":
             return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
         clouds = clouds_for(draws, self.prior.dim)
@@ -386,18 +377,17 @@ def _masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) ->
 
 
 @eqx.filter_jit
-def _term_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "members draws obs"]:
-    with jax.default_matmul_precision("highest"):
-        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
-        each = jax.lax.map(lambda u: jax.vmap(lambda x: terms.by_member(u, x))(prepared), u)
-        return jnp.moveaxis(each, -1, 0)
-
-
-@eqx.filter_jit
 def _each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "points obs"]:
     with jax.default_matmul_precision("highest"):
         prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
         return jax.lax.map(lambda u: jax.vmap(lambda x: terms.term(u, x))(prepared), u)
+
+
+@eqx.filter_jit
+def _term_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "members draws obs"]:
+    with jax.default_matmul_precision("highest"):
+        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        return jnp.moveaxis(jax.lax.map(lambda u: jax.vmap(lambda x: terms.by_member(u, x))(prepared), u), -1, 0)
 
 
 @eqx.filter_jit

@@ -192,7 +192,7 @@ def check_overlap(prior: Prior, other: Any) -> None:
             f"were{where}. If the posterior is there, too, its draws rest on few simulations; simulate from a prior that "
             "covers both.",
             ScorefoldWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

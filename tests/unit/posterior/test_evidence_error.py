@@ -15,7 +15,8 @@ import scorefold as sf
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_network
 from scorefold.density.line import fit_line
 from scorefold.density.mean_terms import MeanTerms
-from scorefold.posterior.evidence import ByMember, Evidence
+from scorefold.posterior.evidence import Evidence
+from scorefold.posterior.member_evidence import ByMember
 from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.standardize import Standardize
