@@ -1,20 +1,28 @@
 """What a posterior answers besides draws, next to the truth: other priors, densities, evidence, missing numbers.
 
-    python benchmarks/answers.py                      # all parts; each prints its lines as it is done
-    python benchmarks/answers.py other_prior missing  # some of them
-    python benchmarks/answers.py --steps 2000         # shorter trainings
+    python benchmarks/answers.py                                        # all parts; a line of JSON for each result, as it comes
+    python benchmarks/answers.py other_prior missing --out results.jsonl
+    python benchmarks/answers.py evidence --tasks mixture --budget 100000 --seeds 3
+    python benchmarks/answers.py --steps 2000                           # shorter trainings
 
-- other_prior: gaussian and sir at n = 8, trained under one prior and drawn under another, next to one trained under that one;
+- other_prior: gaussian and sir (a prior near the first one, and one that is half as wide) at n = 8, trained under one prior and
+  drawn under another, next to one trained under that one. `own` is the first posterior under its own prior on the same data,
+  and `against reweighed` its draws under the other prior next to its own draws weighed by the ratio of the priors: 0.5 where
+  changing the prior adds no error, whatever was learned;
 - density: gaussian at n = 1,000 and 1,000 points, conservative networks and others; time, and the error against the closed form
   of the composed density of the base alone, where nothing is learned wrong, and of the trained networks;
-- evidence: gaussian and mixture at n = 1 and 30 by NLE, and gaussian by composed scores;
-- missing: gaussian at n = 30 with 30 % of the numbers missing.
+- evidence: gaussian and mixture at n = 1 and 30 by NLE, and gaussian by composed scores; `off` in nat, `error` as stated;
+- missing: gaussian at n = 30 with 30 % of the numbers missing, by F-NPSE, NLE and NRE.
 """
 
 import argparse
+import json
 import time
 import warnings
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,39 +38,69 @@ from scorefold.score.standardize import Standardize
 from scorefold.tasks.gaussian import VARIANCES
 from scorefold.tasks.mixture import SCALES
 
-BUDGET = 10_000
-DATA_SETS = (0, 1, 2)
+DATA_SETS = 3
 GAUSSIAN, MIXTURE, SIR = (tasks.get(name) for name in ("gaussian", "mixture", "sir"))
 
 
-def say(part: str, **numbers: float) -> None:
-    """One line."""
-    print(f"{part:<44}", "  ".join(f"{name} {value:.3f}" for name, value in numbers.items()), flush=True)
+@dataclass(frozen=True)
+class Asked:
+    """What is to be run."""
+
+    training: sf.Training
+    budget: int
+    seeds: tuple[int, ...]
+    """Of simulations and training."""
+    tasks: tuple[str, ...]
+    out: Path | None
+
+    def say(self, part: str, **found: Any) -> None:
+        """One line of JSON."""
+        line = json.dumps({"part": part, **found, "budget": found.get("budget", self.budget)}, default=float)
+        print(line, flush=True)
+        if self.out is not None:
+            with self.out.open("a") as file:
+                file.write(line + "\n")
 
 
-def other_prior(training: sf.Training) -> None:
+def other_priors(names: Sequence[str]) -> list[tuple[Any, str, sf.Prior]]:
+    """(task, word, prior)"""
+    normal = {name: stats.norm(0.5, 0.6) for name in GAUSSIAN.prior.names}
+    near, half = ((stats.lognorm(0.4, scale=0.44), stats.lognorm(0.18, scale=0.13)),
+                  (stats.lognorm(0.3, scale=0.5), stats.lognorm(0.15, scale=0.14)))  # fmt: skip
+    laws = {word: dict(zip(SIR.prior.names, both, strict=True)) for word, both in (("near", near), ("half as wide", half))}
+    found = [(GAUSSIAN, "near", sf.Prior(normal)), *((SIR, word, sf.Prior(law)) for word, law in laws.items())]
+    return [one for one in found if one[0].name in names]
+
+
+def picked(theta: np.ndarray, log_ratio: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """1,000 draws weighed by a ratio of priors."""
+    weights = np.exp(log_ratio - log_ratio.max())
+    return theta[rng.choice(len(theta), 1_000, p=weights / weights.sum())]
+
+
+def other_prior(asked: Asked) -> None:
     """C2ST against exact draws under the other prior, changed at sampling and trained under it."""
-    normal = sf.Prior({name: stats.norm(0.5, 0.6) for name in GAUSSIAN.prior.names})
-    near, far = ((stats.lognorm(0.4, scale=0.44), stats.lognorm(0.18, scale=0.13)),
-                 (stats.lognorm(0.3, scale=0.5), stats.lognorm(0.15, scale=0.14)))  # fmt: skip
-    priors = [sf.Prior(dict(zip(SIR.prior.names, laws, strict=True))) for laws in (near, far)]
-    for task, other in ((GAUSSIAN, normal), *((SIR, prior) for prior in priors)):
-        first = sf.fit(sf.simulate(task.prior, task.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
-        under = sf.fit(sf.simulate(other, task.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
-        found = {"changed": [], "trained under it": [], "each other": []}
-        for i in DATA_SETS:
-            theta = other.sample(1, seed=100 + i)[0]
-            rng = np.random.default_rng(i)
-            x = np.stack([task.numpy_simulator(theta, rng) for _ in range(8)])
-            wide = task.reference(x, 20_000, i)
-            log_ratio = other.log_prob(wide) - task.prior.log_prob(wide)
-            weights = np.exp(log_ratio - log_ratio.max())
-            exact = wide[rng.choice(len(wide), 1_000, p=weights / weights.sum())]
-            changed, trained = first.sample(x, 1_000, prior=other).theta, under.sample(x, 1_000).theta
-            found["changed"].append(c2st(changed, exact, seed=0))
-            found["trained under it"].append(c2st(trained, exact, seed=0))
-            found["each other"].append(c2st(changed, trained, seed=0))
-        say(f"other prior, {task.name}, n = 8: C2ST", **{word: float(np.mean(v)) for word, v in found.items()})
+    method = sf.NPSE(set_size=1, training=asked.training)
+    for task, word, other in other_priors(asked.tasks):
+        for seed in asked.seeds:
+            first, under = (
+                sf.fit(sf.simulate(prior, task.simulator, asked.budget, seed=seed), method, seed=seed)
+                for prior in (task.prior, other)
+            )
+            for i in range(DATA_SETS):
+                theta, rng = other.sample(1, seed=100 + i)[0], np.random.default_rng(i)
+                x = np.stack([task.numpy_simulator(theta, rng) for _ in range(8)])
+                wide = task.reference(x, 20_000, i)
+                exact = picked(wide, other.log_prob(wide) - task.prior.log_prob(wide), rng)
+                changed, trained = first.sample(x, 1_000, prior=other).theta, under.sample(x, 1_000).theta
+                own = first.sample(x, 8_000).theta
+                reweighed = picked(own, other.log_prob(own) - task.prior.log_prob(own), rng)
+                numbers = {
+                    "changed": c2st(changed, exact, seed=0), "trained under it": c2st(trained, exact, seed=0),
+                    "own": c2st(own[:1_000], wide[rng.choice(len(wide), 1_000)], seed=0),
+                    "against reweighed": c2st(changed, reweighed, seed=0),
+                }  # fmt: skip
+                asked.say("other_prior", task=task.name, prior=word, n=8, seed=seed, data=i, **numbers)
 
 
 def exact_base() -> GaussianBase:
@@ -71,7 +109,7 @@ def exact_base() -> GaussianBase:
     return GaussianBase(*(jnp.asarray(v, jnp.float32)[None] for v in arrays))
 
 
-def density(training: sf.Training) -> None:
+def density(asked: Asked) -> None:
     """Log densities at 1,000 points given 1,000 observations."""
     _, x = GAUSSIAN.observe(1_000, 5)
     precision = 1 + len(x) / VARIANCES
@@ -79,9 +117,9 @@ def density(training: sf.Training) -> None:
     sd = precision**-0.5
     theta = mean + sd * np.random.default_rng(0).standard_normal((1_000, 10))
     right = stats.norm(mean, sd).logpdf(theta).sum(axis=1)
-    sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET)
+    sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, asked.budget)
     for conservative in (True, False):
-        trained = sf.fit(sims, sf.NPSE(set_size=1, training=training, conservative=conservative))
+        trained = sf.fit(sims, sf.NPSE(set_size=1, training=asked.training, conservative=conservative))
         unit = Standardize(jnp.zeros(10), jnp.ones(10))
         network = eqx.tree_at(lambda n: (n.out.weight, n.out.bias), trained.ensemble.network, replace_fn=jnp.zeros_like)
         known = {"network": network, "standardize": unit, "base": exact_base(), "correction": None}
@@ -95,8 +133,8 @@ def density(training: sf.Training) -> None:
             seconds = time.perf_counter() - began
             off = found - right
             highest = posterior.map(x, draws=None) if name == "exact base" else mean
-            say(
-                f"density, {word}, {name}, n = 1,000", seconds=seconds, rms=float(np.std(off)),
+            asked.say(
+                "density", scores=word, of=name, n=1_000, seconds=seconds, rms=float(np.std(off)),
                 largest=float(np.abs(off - off.mean()).max()), map_off=float(np.abs((highest - mean) / sd).max()),
             )  # fmt: skip
     _, few = GAUSSIAN.observe(30, 6)
@@ -104,7 +142,7 @@ def density(training: sf.Training) -> None:
     mean, sd = few.sum(axis=0) / VARIANCES / precision, precision**-0.5
     theta = mean + sd * np.random.default_rng(1).standard_normal((1_000, 10))
     off = based.log_prob(theta, few) - stats.norm(mean, sd).logpdf(theta).sum(axis=1)
-    say("density, normalised, exact base, n = 30", mean=float(off.mean()), rms=float(off.std()))
+    asked.say("density, normalised", of="exact base", n=30, mean=float(off.mean()), rms=float(off.std()))
 
 
 def gaussian_evidence(x: np.ndarray) -> tuple[float, float]:
@@ -130,53 +168,62 @@ def mixture_evidence(x: np.ndarray) -> float:
     return float(logsumexp(total - law.logpdf(theta)) - np.log(len(theta)))
 
 
-def evidence(training: sf.Training) -> None:
+def exact_evidence(task: Any, x: np.ndarray) -> float:
+    """log p(x_1 … x_n)."""
+    if task is GAUSSIAN:
+        return gaussian_evidence(x)[0]
+    if len(x) > 1:
+        return mixture_evidence(x)
+    laws = [stats.norm(0, np.sqrt(1 + s * VARIANCES)).logpdf(x[0]).sum() for s in SCALES]
+    return float(logsumexp(np.log(0.5) + np.array(laws)))
+
+
+def evidence(asked: Asked) -> None:
     """Against closed forms, or importance sampling."""
-    for task, budget in ((GAUSSIAN, BUDGET), (MIXTURE, 2 * BUDGET)):
-        own = replace(sf.NLE().training, steps=training.steps)
-        nle = sf.fit(sf.simulate(task.prior, task.simulator, budget), sf.NLE(training=own))
-        for n in (1, 30):
-            off, error = [], []
-            for i in DATA_SETS:
-                _, x = task.observe(n, 40 + i)
-                x = np.asarray(x, np.float64)
-                if task is GAUSSIAN:
-                    right = gaussian_evidence(x)[0]
-                elif n == 1:
-                    laws = [stats.norm(0, np.sqrt(1 + s * VARIANCES)).logpdf(x[0]).sum() for s in SCALES]
-                    right = float(logsumexp(np.log(0.5) + np.array(laws)))
-                else:
-                    right = mixture_evidence(x)
-                found = sf.evidence(nle, x)
-                off.append(found.log - right)
-                error.append(found.error)
-            numbers = {f"off_{i}": value for i, value in enumerate(off)}
-            say(f"evidence, NLE, {task.name}, n = {n}", **numbers, stated=float(np.mean(error)))
-    scores = sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET), sf.NPSE(set_size=1, training=training))
+    for task in (one for one in (GAUSSIAN, MIXTURE) if one.name in asked.tasks):
+        own = replace(sf.NLE().training, steps=asked.training.steps, members=asked.training.members)
+        for seed in asked.seeds:
+            nle = sf.fit(sf.simulate(task.prior, task.simulator, asked.budget, seed=seed), sf.NLE(training=own), seed=seed)
+            for n in (1, 30):
+                for i in range(DATA_SETS):
+                    x = np.asarray(task.observe(n, 40 + i)[1], np.float64)
+                    found = sf.evidence(nle, x)
+                    off = found.log - exact_evidence(task, x)
+                    parts = {"error": found.error, "learned": found.learned, "computed": found.computed}
+                    asked.say("evidence", method="nle", task=task.name, n=n, seed=seed, data=i, off=off, **parts)
+    if "gaussian" not in asked.tasks:
+        return
+    scores = sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, asked.budget), sf.NPSE(set_size=1, training=asked.training))
     for n in (8, 30):
-        _, x = GAUSSIAN.observe(n, 50)
-        total, single = gaussian_evidence(np.asarray(x, np.float64))
+        x = np.asarray(GAUSSIAN.observe(n, 50)[1], np.float64)
+        total, single = gaussian_evidence(x)
         found = sf.evidence(scores, x)
-        say(f"evidence less single ones, f-npse, n = {n}", right=total - single, found=found.log, stated=found.error)
+        off = found.log - (total - single)
+        asked.say("evidence less single ones", method="f-npse", task="gaussian", n=n, off=off, error=found.error)
 
 
-def missing(training: sf.Training) -> None:
+def missing(asked: Asked) -> None:
     """C2ST against the conjugate posterior of what was observed."""
-    for budget in (BUDGET, 2 * BUDGET):
-        sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, budget, missing=True)
-        posterior = sf.fit(sims, sf.NPSE(set_size=1, training=training))
-        found = []
-        for i in (*DATA_SETS, 3, 4):
+    short = sf.NLE().training
+    methods = {
+        "f-npse": sf.NPSE(set_size=1, training=asked.training),
+        "nle": sf.NLE(training=replace(short, steps=min(short.steps, asked.training.steps))),
+        "nre": sf.NRE(training=replace(sf.NRE().training, steps=asked.training.steps)),
+    }
+    sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, asked.budget, missing=True)
+    for name, method in methods.items():
+        posterior = sf.fit(sims, method)
+        for i in range(5):
             rng = np.random.default_rng(i)
             _, x = GAUSSIAN.observe(30, 60 + i)
             x = np.where(rng.uniform(size=x.shape) < 0.3, np.nan, x)
             precision = 1 + (~np.isnan(x)).sum(axis=0) / VARIANCES
             exact = np.nansum(x, axis=0) / VARIANCES / precision + rng.standard_normal((1_000, 10)) / np.sqrt(precision)
-            found.append(c2st(posterior.sample(x, 1_000).theta, exact, seed=0))
-        say(f"missing, gaussian, n = 30, {budget:,} simulations", c2st=float(np.mean(found)), largest=float(np.max(found)))
+            asked.say("missing", method=name, n=30, data=i, c2st=c2st(posterior.sample(x, 1_000).theta, exact, seed=0))
 
 
 PARTS = {"missing": missing, "other_prior": other_prior, "evidence": evidence, "density": density}
+TASKS = ("gaussian", "mixture", "sir")
 
 
 def main() -> None:
@@ -184,12 +231,18 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which; all by default")
     parser.add_argument("--steps", type=int, default=16_000, help="of training, at most")
     parser.add_argument("--members", type=int, default=5, help="of the ensembles")
+    parser.add_argument("--budget", type=int, default=10_000, help="simulations")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--out", type=Path, help="a file that the lines are added to, too")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    training = sf.Training(steps=given.steps, members=given.members)
+    asked = Asked(training, given.budget, tuple(range(given.seeds)), tuple(given.tasks), given.out)
     for part in given.parts or PARTS:
         began = time.perf_counter()
-        PARTS[part](sf.Training(steps=given.steps, members=given.members))
-        print(f"{part}: {time.perf_counter() - began:.0f} s", flush=True)
+        PARTS[part](asked)
+        asked.say(f"{part} done", seconds=time.perf_counter() - began)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold.density.cells import Lattice
+from scorefold.density.masked_line import MaskedLine
 from scorefold.methods.load import POSTERIORS
 from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.never_worse import Compared, Judged
@@ -74,9 +75,13 @@ CASES = {
     "nle, inputs": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, counts": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (4,), 3, 1, 2),
     "nle, counts alone": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3, 0, 2),
+    "nle, Gaussian noise": (sf.NLE(layers=2, tails=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nle, missing numbers": (sf.NLE(layers=2, missing=True, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre, no base": (sf.NRE(base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3),
+    "nre, missing numbers": (sf.NRE(sampler="vi", steps=20, missing=True, **SMALL), MARGINALS, (3,), 3),
+    "npe, missing numbers": (sf.NPE(layers=2, missing=True, **SMALL), MARGINALS, (3,), 3),
     "abc": (sf.ABC(), MARGINALS, (2,), 3),
 }  # fmt: skip
 REFINED = ("refined", "refined with summaries", "refined by a likelihood")
@@ -123,14 +128,14 @@ def random_tree(like, rng):
         if isinstance(part, Correction):
             part = dataclasses.replace(jax.tree.map(one, part), t=jnp.linspace(1.0, 9.0, len(part.t)))
             return part
-        if isinstance(part, MaskedBase):
+        if isinstance(part, MaskedBase | MaskedLine):
             return dataclasses.replace(jax.tree.map(one, part), noise=jnp.eye(len(part.noise)))
         if isinstance(part, Lattice):
             count = len(part.low)
             return Lattice(jnp.arange(len(part.order))[::-1], jnp.zeros(count), jnp.ones(count), 1.0 + jnp.arange(count))
         return jnp.asarray(rng.uniform(0.1, 0.9, part.shape), part.dtype)
 
-    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction | MaskedBase | Lattice))
+    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction | MaskedBase | MaskedLine | Lattice))
 
 
 def refined(case):

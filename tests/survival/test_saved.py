@@ -670,7 +670,7 @@ def test_a_model_of_a_version_that_was_never_released_is_refused(tmp_path, versi
         sf.load(folder)
 
 
-@pytest.mark.parametrize("method", ["abc", "nle", "f-npse"])
+@pytest.mark.parametrize("method", ["abc", "nle, Gaussian noise", "f-npse"])
 def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     theta = MARGINALS.sample(200, seed=0)
     seen = look(sf.Simulations(MARGINALS, theta, np.random.default_rng(0).normal(size=(200, *untrained(method).shape))))
@@ -681,6 +681,8 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
         del config["posterior"]["made"]["seen"][key]
     config["posterior"].pop("inputs", None)
     config["posterior"].pop("whole", None)
+    if method.startswith("nle"):
+        del config["posterior"]["method"]["missing"], config["posterior"]["method"]["tails"]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).made == posterior.made
 
@@ -706,6 +708,17 @@ def test_values_of_counts_are_checked(tmp_path, change, why):
     terms = dataclasses.replace(posterior.terms, lattice=change(posterior.terms.lattice))
     with pytest.raises(ModelError, match=why):
         sf.load(dataclasses.replace(posterior, terms=terms).save(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("method", ["nle, Gaussian noise", "nre", "npe"])
+def test_a_model_of_version_4_that_knew_no_holes_is_read(tmp_path, method):
+    posterior = untrained(method)
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
+    for key in ("missing", "tails"):
+        config["posterior"]["method"].pop(key, None)
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert sf.load(folder).method == posterior.method
 
 
 def test_what_simulations_look_like_is_saved_and_checked(tmp_path):

@@ -13,6 +13,9 @@ The first layer has an empty mask: it moves and stretches all of y as c says. Th
 half of the coordinates and the other half. Every layer starts as the identity. In one dimension coupling layers have nothing
 to couple and affine ones would leave a Gaussian, so there the layers are splines whatever was asked for.
 
+Where some coordinates of y are missing, the same layers without them are a flow of the others. Missing coordinates are 0, and c
+has to say which they are.
+
 Layers are stacked and run by one `scan`, so that the program does not grow with their number. FlowJAX has such layers too,
 but with plain MLPs inside; the paper's are residual.
 """
@@ -23,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density import spline
+from scorefold.density.scales import Scales
 from scorefold.errors import ScorefoldError
 from scorefold.score.resmlp import DEEPEST, WIDEST, Linear, ResMLP
 from scorefold.types import Array, Float, Key, Scalar
@@ -57,8 +61,13 @@ class ConditionalFlow(eqx.Module):
     layers: Layer
     masks: tuple[tuple[bool, ...], ...] = eqx.field(static=True)
     kind: str = eqx.field(static=True)
+    tails: Scales | None = None
+    """What a likelihood learns of the scales of its noise, where these are fitted first."""
 
-    def __init__(self, dim: int, given: int, width: int, depth: int, layers: int, kind: str, *, key: Key):
+    def __init__(
+        self, dim: int, given: int, width: int, depth: int, layers: int, kind: str, *, tails: Scales | None = None, key: Key
+    ):
+        self.tails = tails
         self.kind = "spline" if dim == 1 else kind
         self.masks = _masks(dim, layers)
         parameters = 2 + (spline.PARAMETERS if self.kind == "spline" else 0)
@@ -70,22 +79,23 @@ class ConditionalFlow(eqx.Module):
         """Coordinates of y."""
         return len(self.masks[0])
 
-    def forward(self, y: Vector, given: Given) -> tuple[Vector, Scalar]:
-        """z, and log |det ∂z/∂y|."""
+    def forward(self, y: Vector, given: Given, there: Vector | None = None) -> tuple[Vector, Scalar]:
+        """z, and log |det ∂z/∂y|; coordinates that are not `there` are passed over."""
 
         def one(carry: tuple[Vector, Scalar], at: tuple[Layer, Array]) -> tuple[tuple[Vector, Scalar], None]:
             (y, log_det), (layer, mask) = carry, at
             raw = layer(jnp.where(mask, y, 0.0), given)
+            stays = mask if there is None else mask | (there == 0)
             stretch = log_stretch(raw[:, 0])
             z, slope = y * jnp.exp(stretch) + raw[:, 1], stretch
             if self.kind == "spline":
                 z, more = jax.vmap(spline.forward)(raw[:, 2:], z)
                 slope = slope + more
-            return (jnp.where(mask, y, z), log_det + jnp.sum(jnp.where(mask, 0.0, slope))), None
+            return (jnp.where(stays, y, z), log_det + jnp.sum(jnp.where(stays, 0.0, slope))), None
 
         return jax.lax.scan(one, (y, jnp.zeros(())), (self.layers, jnp.array(self.masks)))[0]
 
-    def inverse(self, z: Vector, given: Given) -> Vector:
+    def inverse(self, z: Vector, given: Given, there: Vector | None = None) -> Vector:
         """y."""
 
         def one(z: Vector, at: tuple[Layer, Array]) -> tuple[Vector, None]:
@@ -93,7 +103,7 @@ class ConditionalFlow(eqx.Module):
             raw = layer(jnp.where(mask, z, 0.0), given)
             y = jax.vmap(spline.inverse)(raw[:, 2:], z) if self.kind == "spline" else z
             y = (y - raw[:, 1]) * jnp.exp(-log_stretch(raw[:, 0]))
-            return jnp.where(mask, z, y), None
+            return jnp.where(mask if there is None else mask | (there == 0), z, y), None
 
         return jax.lax.scan(one, z, (self.layers, jnp.array(self.masks)), reverse=True)[0]
 

@@ -1,14 +1,16 @@
 """The likelihood of one observation: q(x | u), x standardised.
 
-With the line x ≈ A u + b + e of `line.py` it is the flow of the whitened residual r = L⁻¹ (x - A u - b), conditioned on u.
-Standardisation and whitening do not depend on u, so their Jacobians are left out: `term` is log q(x|u) up to a constant.
+With the line x ≈ A u + b + e of `line.py` it is the flow of the whitened residual r = L⁻¹ (x - A u - b), conditioned on u, from
+noise that is Gaussian but for its scale (`scales.py`). Standardisation and whitening do not depend on u, so their Jacobians are
+left out: `term` is log q(x|u) up to a constant, `log_volume`.
 
 Where some of the numbers are binary or counts, they come first: q(x | u) = P(x_1 … x_D | u) q(x_{D+1} … | x_1 … x_D, u), a
 product of probabilities of cells (`cells.py`) and a flow of what is continuous, given them. L is lower triangular, so that r_i
 is a function of x_1 … x_i, and the ends of a cell have their places along r_i. A probability has no Jacobian.
 
 Where observations have known inputs c, their last numbers, it is q(x | u, c): line and flow are conditioned on (u, c), and only
-the outcomes x are modelled.
+the outcomes x are modelled. Where outcomes may be missing, it is q(x_O | u) of those that are there, O: the line's own law of
+x_O (`masked_line.py`), and a flow that passes over the others and is told which they are.
 """
 
 from typing import Any, NamedTuple
@@ -17,9 +19,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from scorefold.density import scales
 from scorefold.density.cells import CellFlow, Cells, Lattice, increasing
 from scorefold.density.flow import ConditionalFlow
 from scorefold.density.line import Line
+from scorefold.density.masked_line import MaskedLine
+from scorefold.density.scales import Scales
+from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 
@@ -41,6 +47,10 @@ class LikelihoodShape(NamedTuple):
     """The last so many of the numbers are known inputs."""
     whole: int = 0
     """So many of the others are binary or counts."""
+    tails: bool = False
+    """The noise may be Gaussian but for its scale."""
+    missing: bool = False
+    """Outcomes may be missing: as many more numbers say which are."""
 
 
 class MixedFlow(eqx.Module):
@@ -68,7 +78,9 @@ def likelihood_network(shape: LikelihoodShape, *, key: Key) -> LikelihoodNetwork
     """The flow at its start."""
     outcomes, given = shape.x - shape.inputs, shape.dim + shape.inputs
     if not shape.whole:
-        return ConditionalFlow(outcomes, given, shape.width, shape.depth, shape.layers, shape.kind, key=key)
+        given += outcomes if shape.missing else 0
+        sizes = (outcomes, given, shape.width, shape.depth, shape.layers)
+        return ConditionalFlow(*sizes, shape.kind, tails=scales.blank() if shape.tails else None, key=key)
     key_cells, key_flow = jax.random.split(key)
     cells = CellFlow(shape.whole, given, shape.width, shape.depth, key=key_cells)
     if outcomes == shape.whole:
@@ -78,6 +90,16 @@ def likelihood_network(shape: LikelihoodShape, *, key: Key) -> LikelihoodNetwork
 
 
 class Prepared(NamedTuple):
+    """What of an observation does not depend on u."""
+
+    outcomes: Any
+    """As the line wants them."""
+    more: Float[Array, " more"]
+    """Inputs and, where outcomes may be missing, which are."""
+    there: Observation | None
+
+
+class PreparedCells(NamedTuple):
     """What of an observation with binary numbers or counts does not depend on u, standardised."""
 
     x: Observation
@@ -91,33 +113,53 @@ class Likelihood(eqx.Module):
 
     network: LikelihoodNetwork
     standardize: Standardize
-    line: Line | None
+    line: Line | MaskedLine | None
     lattice: Lattice | None = None
 
-    def prepare(self, x: Observation) -> Any:
+    def prepare(self, x: Observation) -> "Prepared | PreparedCells":
         """What of an observation does not depend on u."""
-        if self.lattice is None:
-            return self.standardize(x)
-        at, whole = self.lattice, self.lattice.order[: self.lattice.count]
-        x, value = at.nearest(x)
-        z, low, high = (self._moved(x, side) for side in (0.0, -0.5, 0.5))
-        cells = Cells(z[whole], low[whole], high[whole], value <= at.low, value >= at.high)
-        return Prepared(jnp.concatenate([z[at.order], z[len(at.order) :]]), cells)
+        if self.lattice is not None:
+            return self._prepare_cells(x, self.lattice)
+        z, outcomes = self.standardize(x), self.network.dim
+        y, more, there = z[:outcomes], z[outcomes:], None
+        if self.standardize.missing:
+            holes = z[len(x) : len(x) + outcomes]
+            y, more, there = jnp.concatenate([y, holes]), jnp.concatenate([z[outcomes : len(x)], holes]), 1 - holes
+        return Prepared(y[:outcomes] if self.line is None else self.line.prepare(y), more, there)
 
-    def term(self, u: Theta, x: Any) -> Scalar:
+    def term(self, u: Theta, x: "Prepared | PreparedCells") -> Scalar:
         """log q(x|u) of a prepared observation, up to a constant."""
-        if isinstance(self.network, ConditionalFlow):
-            outcomes = self.network.dim
-            y, given = x[:outcomes], jnp.concatenate([u, x[outcomes:]])
-            return self.network.log_density(y if self.line is None else self.line.residual(y, given), given)
-        return self.network.log_density(*self.within(u, x))
+        if isinstance(x, PreparedCells):
+            assert isinstance(self.network, MixedFlow)
+            return self.network.log_density(*self.within(u, x))
+        if self.line is None:
+            return self.log_density(x.outcomes, u, x)
+        given = jnp.concatenate([u, x.more])[: self.line.slope.shape[1]]
+        return self.log_density(self.line.residual(x.outcomes, given), u, x)
 
-    def within(self, u: Theta, x: Prepared) -> tuple[Cells, Float[Array, " continuous"], Float[Array, " c"]]:
+    def log_density(self, y: Observation, u: Theta, x: Prepared) -> Scalar:
+        """Of a whitened residual y, for the inputs and the holes that x has; where nothing is binary or a count."""
+        assert isinstance(self.network, ConditionalFlow)
+        z, log_det = self.network.forward(y, jnp.concatenate([u, x.more]), x.there)
+        if (noise := self._noise) is not None:
+            return log_det + noise.log_density(z)
+        count = len(z) if x.there is None else jnp.sum(x.there)
+        return log_det - jnp.sum(z**2) / 2 - count / 2 * jnp.log(2 * jnp.pi)
+
+    def draw(self, u: Theta, x: Prepared, key: Key) -> Observation:
+        """A whitened residual, for the inputs and the holes that x has."""
+        assert isinstance(self.network, ConditionalFlow)
+        noise, outcomes = self._noise, self.network.dim
+        z = jax.random.normal(key, (outcomes,)) if noise is None else noise.draw(outcomes, key)
+        z = z if x.there is None else x.there * z
+        return self.network.inverse(z, jnp.concatenate([u, x.more]), x.there)
+
+    def within(self, u: Theta, x: "PreparedCells") -> tuple[Cells, Float[Array, " continuous"], Float[Array, " c"]]:
         """Cells and continuous numbers without their line, and what they are given."""
         outcomes, count = self.network.dim, len(x.cells.y)
         given = jnp.concatenate([u, x.x[outcomes:]])
         residual, scale = x.x[:outcomes], jnp.ones(count)
-        if self.line is not None:
+        if isinstance(self.line, Line):
             residual, scale = self.line.residual(x.x[:outcomes], given), jnp.diag(self.line.whiten)[:count]
         low, high = (residual[:count] + scale * (end - x.cells.y) for end in (x.cells.low, x.cells.high))
         return x.cells._replace(low=low, high=high), residual[count:], given
@@ -135,23 +177,63 @@ class Likelihood(eqx.Module):
 
             def halve(_: Array, between: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
                 middle = jnp.floor((between[0] + between[1]) / 2)
-                cells, _, given = self.within(u, self.prepare(x.at[at.order[i]].set(at.low[i] + middle * at.step[i])))
+                cells, _, given = self.within(
+                    u, self._prepare_cells(x.at[at.order[i]].set(at.low[i] + middle * at.step[i]), at)
+                )
                 below = increasing(own.parameters(i, cells.y, given), cells.high[i]) < z
                 return jnp.where(below, middle + 1, between[0]), jnp.where(below, between[1], middle)
 
             _, place = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), steps[i]))
             return x.at[at.order[i]].set(at.low[i] + place * at.step[i])
 
-        cells, residual, given = self.within(u, self.prepare(jax.lax.fori_loop(0, at.count, draw, x)))
+        cells, residual, given = self.within(u, self._prepare_cells(jax.lax.fori_loop(0, at.count, draw, x), at))
         if network.flow is None:
             return cells, residual, given
         z = jax.random.normal(key_flow, residual.shape)
         return cells, network.flow.inverse(z, jnp.concatenate([given, cells.y])), given
 
+    def log_volume(self, x: Observation) -> Scalar:
+        """What `term` leaves out of log q(x|u): the logarithm of the volume that standardisation and line change, at x.
+
+        A probability of a cell has none.
+        """
+        _, slope = jax.jvp(self.standardize, (x,), (jnp.ones_like(x),))
+        outcome = (jnp.arange(len(x)) < self.network.dim) & ~jnp.isnan(x)  # and not an input
+        counts = outcome & (self.standardize.scale < standardize.LARGEST)  # a constant feature is left out
+        prepared, whitened = self.prepare(x), jnp.zeros(())
+        if isinstance(prepared, Prepared):
+            whitened = whitened if self.line is None else self.line.log_det(prepared.outcomes)
+        elif self.lattice is not None:
+            whole = self.lattice.count
+            counts = counts.at[self.lattice.order[:whole]].set(False)
+            if isinstance(self.line, Line):
+                whitened = jnp.sum(jnp.log(jnp.diag(self.line.whiten)[whole:]))
+        size = jnp.maximum(jnp.abs(slope[: len(x)]), standardize.SMALLEST)
+        return jnp.sum(jnp.where(counts, jnp.log(size), 0.0)) + whitened
+
+    def _prepare_cells(self, x: Observation, at: Lattice) -> "PreparedCells":
+        whole = at.order[: at.count]
+        x, value = at.nearest(x)
+        z, low, high = (self._moved(x, side) for side in (0.0, -0.5, 0.5))
+        cells = Cells(z[whole], low[whole], high[whole], value <= at.low, value >= at.high)
+        return PreparedCells(jnp.concatenate([z[at.order], z[len(at.order) :]]), cells)
+
     def _moved(self, x: Observation, side: float) -> Observation:
         """Standardised, with binary numbers and counts so many steps to the side."""
         assert self.lattice is not None
         return self.standardize(x.at[self.lattice.order[: self.lattice.count]].add(side * self.lattice.step))
+
+    @property
+    def _noise(self) -> Scales | None:
+        """What z has; None for N(0, I)."""
+        if (
+            isinstance(self.network, MixedFlow)
+            or self.network.tails is None
+            or not isinstance(self.line, Line)
+            or self.line.scales is None
+        ):
+            return None
+        return self.line.scales.moved(self.network.tails)
 
 
 def likelihood_loss(network: LikelihoodNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:

@@ -1,16 +1,18 @@
 """A learned term log p(x|u) for every observation, as the mean of an ensemble's: what NLE and NRE add up over observations."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from scorefold.density import cells, line
+from scorefold.density import cells, line, masked_line
 from scorefold.density.cells import Lattice
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
+from scorefold.density.masked_line import MaskedLine
 from scorefold.density.ratio import Ratio
 from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
@@ -33,7 +35,7 @@ class MeanTerms(eqx.Module):
 
     network: Any
     standardize: Standardize
-    line: Line | None
+    line: Line | MaskedLine | None
     model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
     lattice: Lattice | None = None
     """Of a likelihood: which numbers are binary or counts."""
@@ -44,7 +46,11 @@ class MeanTerms(eqx.Module):
 
     def term(self, u: Theta, x: Any) -> Scalar:
         """log p(x|u) up to what does not depend on u."""
-        return jnp.mean(jax.vmap(lambda network, own: self._member(network).term(u, own))(self.network, x))
+        return jnp.mean(self.by_member(u, x))
+
+    def by_member(self, u: Theta, x: Any) -> Float[Array, " members"]:
+        """The term of every member."""
+        return jax.vmap(lambda network, own: self._member(network).term(u, own))(self.network, x)
 
     @property
     def normalised(self) -> bool:
@@ -52,41 +58,45 @@ class MeanTerms(eqx.Module):
         return self.model is Likelihood
 
     def log_volume(self, x: Observation) -> Scalar:
-        """What `term` leaves out of log q(x|u): the logarithm of the volume that standardisation and line change, at x."""
-        _, slope = jax.jvp(self.standardize, (x,), (jnp.ones_like(x),))
-        outcome = jnp.arange(len(x)) < self.network.dim  # and not an input
-        counts = outcome & (self.standardize.scale < standardize.LARGEST)  # a constant feature is left out
-        whole = 0 if self.lattice is None else self.lattice.count
-        if self.lattice is not None:
-            counts = counts.at[self.lattice.order[:whole]].set(False)
-        whitened = 0.0 if self.line is None else jnp.sum(jnp.log(jnp.diag(self.line.whiten)[whole:]))
-        return jnp.sum(jnp.where(counts, jnp.log(jnp.maximum(jnp.abs(slope), standardize.SMALLEST)), 0.0)) + whitened
+        """What `term` leaves out of log q(x|u), which all members share."""
+        member: Any = self._member(jax.tree.map(lambda v: v[0], self.network))
+        value: Scalar = member.log_volume(x)
+        return value
 
     def masses(self, u: Theta, x: Observation, key: Key, count: int) -> Float[Array, " count"]:
         """Values whose mean is ∫ e^{mean of log q_i(x|u)} dx: 1, or less where members disagree; for the inputs that x has.
 
         They are the ratio of the geometric to the arithmetic mean of the members' densities, at draws of the latter.
         """
-        members, outcomes = len(jax.tree.leaves(self.network)[0]), self.network.dim
-        given = jnp.concatenate([u, self.standardize(x)[outcomes:]])
+        members = len(jax.tree.leaves(self.network)[0])
+        prepared: Any = self._member(jax.tree.map(lambda v: v[0], self.network)).prepare(x)
 
         def one(key: Key) -> Scalar:
-            key_member, key_z = jax.random.split(key)
+            key_member, key_y = jax.random.split(key)
             which = jax.random.randint(key_member, (), 0, members)
-            flow = jax.tree.map(lambda v: v[which], self.network)
+            picked: Any = self._member(jax.tree.map(lambda v: v[which], self.network))
             if self.lattice is None:
-                at: Any = (flow.inverse(jax.random.normal(key_z, (outcomes,)), given), given)
+                y = picked.draw(u, prepared, key_y)
+                each = jax.vmap(lambda network: Likelihood(network, *self._fixed).log_density(y, u, prepared))(self.network)
             else:
-                at = Likelihood(flow, self.standardize, self.line, self.lattice).drawn(u, x, key_z)
-            each = jax.vmap(lambda network: network.log_density(*at))(self.network)
+                at = picked.drawn(u, x, key_y)
+                each = jax.vmap(lambda network: network.log_density(*at))(self.network)
             return jnp.exp(jnp.mean(each) - jax.nn.logsumexp(each) + jnp.log(members))
 
         return jax.vmap(one)(jax.random.split(key, count))
 
+    def with_line(self, other: Line | MaskedLine) -> "MeanTerms":
+        """The same networks around another line."""
+        return replace(self, line=other)
+
+    @property
+    def _fixed(self) -> tuple[Standardize, Line | MaskedLine | None]:
+        return self.standardize, self.line
+
     def _member(self, network: Any) -> Likelihood | Ratio:
         if self.model is Likelihood:
-            return Likelihood(network, self.standardize, self.line, self.lattice)
-        return self.model(network, self.standardize, self.line)
+            return Likelihood(network, *self._fixed, self.lattice)
+        return self.model(network, *self._fixed)
 
 
 def blank_terms(
@@ -95,15 +105,18 @@ def blank_terms(
     members: int,
     base: bool,
     model: type[Likelihood] | type[Ratio],
-    inputs: int = 0,
-    whole: int = 0,
 ) -> MeanTerms:
     """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given u and the inputs."""
+    inputs, whole, tails = (getattr(shape, name, 0) for name in ("inputs", "whole", "tails"))
 
     def make(key: Key) -> MeanTerms:
         network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
-        straight = line.blank(shape.x - inputs, shape.dim + inputs) if base else None
+        straight: Line | MaskedLine | None = None
+        if base and shape.missing:
+            straight = masked_line.blank(shape.x - inputs, shape.dim + inputs)
+        elif base:
+            straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails))
         lattice = cells.blank(shape.x - inputs, whole) if whole else None
-        return MeanTerms(network, standardize.blank(shape.x), straight, model, lattice)
+        return MeanTerms(network, standardize.blank(shape.x, shape.missing), straight, model, lattice)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))

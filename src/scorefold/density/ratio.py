@@ -11,14 +11,15 @@ In training the wrong pairs are made within a batch: x_i with u_{π(i)}, for sev
 as the right pairs do.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from scorefold.density.line import Line
-from scorefold.score.embedding import Embedding, Trainable, build
+from scorefold.density.masked_line import MaskedLine
+from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.resmlp import Linear, ResMLP
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
@@ -38,6 +39,8 @@ class RatioShape(NamedTuple):
     line: bool = True
     observation: tuple[int, ...] = ()
     embedding: Embedding | None = None
+    missing: bool = False
+    """Numbers of an observation may be missing: as many more say which are."""
 
 
 class RatioNetwork(eqx.Module):
@@ -52,9 +55,10 @@ class RatioNetwork(eqx.Module):
 
     def __init__(self, shape: RatioShape, *, key: Key):
         keys = jax.random.split(key, 5)
-        module = None if shape.embedding is None else build(shape.embedding, shape.observation, keys[4])
+        seen = with_channels(shape.observation) if shape.missing else shape.observation
+        module = None if shape.embedding is None else build(shape.embedding, seen, keys[4])
         self.embedding = None if module is None else Trainable(module)
-        features = shape.x if module is None else int(module(jnp.zeros(shape.observation)).shape[0])
+        features = shape.x * (2 if shape.missing else 1) if module is None else int(module(jnp.zeros(seen)).shape[0])
         self.from_theta = Linear(shape.dim, shape.width, key=keys[0])
         self.from_x = Linear(features, shape.width, key=keys[1])
         self.mlp = ResMLP(2 * shape.width + KNOWN * int(shape.line), shape.width, shape.depth, key=keys[2])
@@ -64,7 +68,7 @@ class RatioNetwork(eqx.Module):
 
     def embed(self, x: Observation) -> Float[Array, " width"]:
         """A standardised observation's share of the MLP's input."""
-        return self.from_x(x if self.embedding is None else self.embedding(x.reshape(self.shape.observation)))
+        return self.from_x(x if self.embedding is None else self.embedding(joined(x, self.shape.observation)))
 
     def __call__(self, u: Theta, embedded: Float[Array, " width"], known: Float[Array, " known"]) -> Scalar:
         """The logit; `known` is what the line has to say, or nothing."""
@@ -74,7 +78,8 @@ class RatioNetwork(eqx.Module):
 class Prepared(NamedTuple):
     """What of an observation does not depend on u."""
 
-    x: Observation
+    known: Any
+    """As the line wants it."""
     embedded: Float[Array, " width"]
 
 
@@ -83,19 +88,19 @@ class Ratio(eqx.Module):
 
     network: RatioNetwork
     standardize: Standardize
-    line: Line | None
+    line: Line | MaskedLine | None
 
     def prepare(self, x: Observation) -> Prepared:
         """Everything that depends on the observation alone."""
         x = self.standardize(x)
-        return Prepared(x, self.network.embed(x))
+        return Prepared(x if self.line is None else self.line.prepare(x), self.network.embed(x))
 
     def term(self, u: Theta, x: Prepared) -> Scalar:
         """log p(x|u) / p(x) of a prepared observation."""
         if self.line is None:
             return self.network(u, x.embedded, jnp.zeros(0))
-        ratio = self.line.log_ratio(x.x, u)
-        known = jnp.concatenate([ratio[None] / (1 + jnp.abs(ratio)), self.line.distances(x.x, u)])
+        ratio = self.line.log_ratio(x.known, u)
+        known = jnp.concatenate([ratio[None] / (1 + jnp.abs(ratio)), self.line.distances(x.known, u)])
         return ratio + self.network(u, x.embedded, known)
 
 

@@ -3,7 +3,8 @@
 A residual MLP embeds each observation; the mean over the set goes, with the one-hot set size, into a conditional flow, as in
 appendix B of "Compositional score modeling for simulation-based inference" (Geffner, Papamakarios and Mnih, 2023). With the
 Gaussian base u | X ≈ N(μ(X), R_s) of `gaussian_base.py` the flow is that of R_s^{-1/2} (u - μ(X)), so that it starts from a
-fitted line.
+fitted line. Where numbers may be missing, observations come with as many numbers that say which are, and the base is that of
+each set (`masked_base.py`).
 """
 
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ import jax.numpy as jnp
 
 from scorefold.density.flow import ConditionalFlow
 from scorefold.noise import CLEAN
-from scorefold.score.embedding import Embedding, Trainable, build
+from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.resmlp import ResMLP
 from scorefold.score.standardize import Standardize
 from scorefold.train.together import few_at_a_time
@@ -36,6 +38,8 @@ class SetFlowShape(NamedTuple):
     observation: tuple[int, ...] = ()
     """The shape of one observation before it was made a vector, for the embedding."""
     embedding: Embedding | None = None
+    missing: bool = False
+    """Numbers of an observation may be missing: as many more say which are."""
 
 
 class SetFlowNetwork(eqx.Module):
@@ -48,9 +52,10 @@ class SetFlowNetwork(eqx.Module):
 
     def __init__(self, shape: SetFlowShape, *, key: Key):
         key_embedding, key_x, key_flow = jax.random.split(key, 3)
-        module = None if shape.embedding is None else build(shape.embedding, shape.observation, key_embedding)
+        seen = with_channels(shape.observation) if shape.missing else shape.observation
+        module = None if shape.embedding is None else build(shape.embedding, seen, key_embedding)
         self.embedding = None if module is None else Trainable(module)
-        features = shape.x if module is None else int(module(jnp.zeros(shape.observation)).shape[0])
+        features = shape.x * (2 if shape.missing else 1) if module is None else int(module(jnp.zeros(seen)).shape[0])
         self.x_mlp = ResMLP(features, shape.width, shape.depth, key=key_x)
         given = shape.width + shape.largest_set + shape.dim
         self.flow = ConditionalFlow(shape.dim, given, shape.width, shape.depth, shape.layers, shape.kind, key=key_flow)
@@ -60,7 +65,7 @@ class SetFlowNetwork(eqx.Module):
         """The mean embedding of the standardised observations that count."""
 
         def one(x: Observation) -> Float[Array, " width"]:
-            return self.x_mlp(x if self.embedding is None else self.embedding(x.reshape(self.shape.observation)))
+            return self.x_mlp(x if self.embedding is None else self.embedding(joined(x, self.shape.observation)))
 
         return jnp.sum(jnp.where(counts, jax.vmap(one)(x), 0.0), axis=0) / jnp.maximum(jnp.sum(counts), 1)
 
@@ -71,6 +76,9 @@ class Embedded(NamedTuple):
     given: Float[Array, " c"]
     mean: Theta
     size: Int[Array, ""]
+    vectors: Float[Array, "dim dim"] | None = None
+    variances: Theta | None = None
+    """Of the covariance of the set's own base, where numbers may be missing."""
 
 
 class SetFlow(eqx.Module):
@@ -78,39 +86,58 @@ class SetFlow(eqx.Module):
 
     network: SetFlowNetwork
     standardize: Standardize
-    base: GaussianBase | None
+    base: GaussianBase | MaskedBase | None
 
     def embed(self, x: Float[Array, "set x"], size: Int[Array, ""]) -> Embedded:
         """Everything that depends on the set alone; the first `size` observations count."""
         x = jax.vmap(self.standardize)(x)
         counts = (jnp.arange(x.shape[0]) < size)[:, None]
-        mean = jnp.zeros(self.network.shape.dim)
-        if self.base is not None:
+        mean, vectors, variances = jnp.zeros(self.network.shape.dim), None, None
+        if isinstance(self.base, MaskedBase):
+            mean, vectors, variances = self.base.of(x, size)
+        elif self.base is not None:
             mean = self.base.mean(jnp.sum(jnp.where(counts, x, 0.0), axis=0) / jnp.maximum(size, 1), size)
         one_hot = jax.nn.one_hot(size - 1, self.network.shape.largest_set)
-        return Embedded(jnp.concatenate([self.network.embed(x, counts), one_hot, mean]), mean, size)
+        return Embedded(jnp.concatenate([self.network.embed(x, counts), one_hot, mean]), mean, size, vectors, variances)
 
     def log_density(self, u: Theta, embedded: Embedded) -> Scalar:
         """log q(u | X)."""
         if self.base is None:
             return self.network.flow.log_density(u, embedded.given)
-        white = self.base.times(u - embedded.mean, -0.5, CLEAN, embedded.size)
-        return self.network.flow.log_density(white, embedded.given) - self.base.log_volume(embedded.size)
+        white = self._times(u - embedded.mean, -0.5, embedded)
+        return self.network.flow.log_density(white, embedded.given) - self._log_volume(embedded)
 
     def draw(self, z: Theta, embedded: Embedded) -> Theta:
         """The draw that z ~ N(0, I) becomes."""
         u = self.network.flow.inverse(z, embedded.given)
-        return u if self.base is None else embedded.mean + self.base.times(u, 0.5, CLEAN, embedded.size)
+        return u if self.base is None else embedded.mean + self._times(u, 0.5, embedded)
+
+    def _times(self, v: Theta, power: float, embedded: Embedded) -> Theta:
+        """R^power v."""
+        if isinstance(self.base, GaussianBase):
+            return self.base.times(v, power, CLEAN, embedded.size)
+        assert embedded.vectors is not None
+        assert embedded.variances is not None
+        return embedded.vectors @ (embedded.variances**power * (v @ embedded.vectors))
+
+    def _log_volume(self, embedded: Embedded) -> Scalar:
+        """log |R| / 2."""
+        if isinstance(self.base, GaussianBase):
+            return self.base.log_volume(embedded.size)
+        assert embedded.variances is not None
+        return jnp.sum(jnp.log(embedded.variances)) / 2
 
 
-def set_flow_loss(network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key) -> Scalar:
+Fixed = tuple[Standardize, GaussianBase | MaskedBase | None]
+"""What training does not change."""
+
+
+def set_flow_loss(network: SetFlowNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
     """-log q(u | X), averaged over cases, half of them thinned."""
     return _mean_loss(network, fixed, cases, key, jax.vmap)
 
 
-def set_flow_validation(
-    network: SetFlowNetwork, fixed: tuple[Standardize, GaussianBase | None], cases: Cases, key: Key
-) -> Scalar:
+def set_flow_validation(network: SetFlowNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
     """The same, in memory that does not grow with the number of cases."""
     return _mean_loss(network, fixed, cases, key, few_at_a_time)
 

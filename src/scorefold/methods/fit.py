@@ -121,8 +121,8 @@ def fit_many(
         )
     if any(one.missing for one in sims) and not (hasattr(chosen, "missing") and all(one.missing for one in sims)):
         raise ScorefoldError(
-            "expected simulations without missing numbers, or all with them and method='f-npse', 'pf-npse' or 'npse'; got "
-            f"missing=True for {type(chosen).__name__}."
+            "expected simulations without missing numbers, or all with them and any method but ABC, which compares complete "
+            f"observations; got missing=True for {type(chosen).__name__}. Use method='f-npse', or simulate without it."
         )
     for one in sims:
         health.say(one)

@@ -10,7 +10,7 @@ import numpy as np
 
 from scorefold.noise import CLEAN, levels
 from scorefold.score.denoising import Fixed
-from scorefold.score.masked_base import fit_masked_base
+from scorefold.score.masked_base import fit_masked_base_to_sets
 from scorefold.score.narrowest import least_noise_around
 from scorefold.score.standardize import Standardize, standardized
 from scorefold.train.training_set import TrainingSet
@@ -22,8 +22,7 @@ MOST_LOOKED_AT = 20_000
 def fixed_with_holes(schedule: str, T: int, cases: TrainingSet, standardize: Standardize) -> Fixed:
     """What training does not change, from cases with holes and their standardisation."""
     x = standardized(standardize, cases.x)
-    counts = np.arange(x.shape[1]) < cases.sizes[:, None]
-    base = fit_masked_base(x[counts], np.repeat(cases.u, cases.sizes, axis=0))
+    base = fit_masked_base_to_sets(x, cases.sizes, cases.u)
     some = np.unique(cases.u[:, 0], return_index=True)[1][:MOST_LOOKED_AT]  # copies of a case share u
     mean = np.asarray(jax.lax.map(lambda case: base.of(*case)[0], (jnp.asarray(x[some]), jnp.asarray(cases.sizes[some]))))
     axes = np.linalg.eigh(np.asarray(base.matrix(1.0, CLEAN, jnp.ones(()))))[1].T

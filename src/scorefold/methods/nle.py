@@ -53,13 +53,17 @@ class NLE(Method):
         layers: Coupling layers. Default 6.
         width: Numbers in a hidden layer. Default 64.
         depth: Hidden layers of each part of the network. Default 2.
-        base: Whether the flow learns only what a straight line with Gaussian noise leaves over, or everything. Default True.
+        base: Whether the flow learns only what a straight line with noise leaves over, or everything. Default True.
+        tails: Whether that noise may be Gaussian but for its scale, so that there may be outliers, or is Gaussian. Default
+            True; with missing numbers it is Gaussian.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
         chains: Chains of NUTS. Default 8.
         warmup: Steps in which a chain finds its step size and metric. Default 300.
         steps: Of variational inference. Default 2,000.
         training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 10,000 steps.
+        missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
+            with `missing=True`. Default False.
 
     Raises:
         ScorefoldError: A setting is of another type or out of range.
@@ -76,7 +80,9 @@ class NLE(Method):
     width: int = 64
     depth: int = 2
     base: bool = True
-    """Let the flow learn only what a straight line with Gaussian noise leaves over."""
+    """Let the flow learn only what a straight line with noise leaves over."""
+    tails: bool = True
+    """The line's noise may be Gaussian but for its scale, as where there are outliers."""
     sampler: str = "smc"
     """Tempered clouds of draws, which find several modes; or "nuts", chains, or "vi", a Gaussian by variational inference."""
     chains: int = 8
@@ -86,6 +92,8 @@ class NLE(Method):
     steps: int = 2_000
     """Of variational inference."""
     training: Training = field(default_factory=lambda: Training(members=3, learning_rates=(1e-3,), steps=10_000))
+    missing: bool = False
+    """Numbers of an observation may be missing; `fit` knows from the simulations."""
 
     resumes: ClassVar[bool] = True
 
@@ -98,6 +106,8 @@ class NLE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[SummedPosterior]:
         """Train one ensemble for each of the simulations, together."""
+        if self.missing != sims[0].missing:
+            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
         lattices = lattices_of(sims)
         whole = 0 if lattices[0] is None else lattices[0].count
         shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names), whole)
@@ -108,6 +118,11 @@ class NLE(Method):
         self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> list[RefinedPosterior]:
         """A posterior for each data set, by rounds of likelihoods (`refine/likelihood_rounds.py`)."""
+        if self.missing:
+            raise ScorefoldError(
+                "expected a posterior for complete observations to refine; got one trained with missing=True. Spend the "
+                "simulations on sf.simulate instead."
+            )
         if not isinstance(start, SummedPosterior):
             raise ScorefoldError(
                 f"expected a posterior as NLE trained it to refine; got {type(start).__name__}. Refine the one it came from."
@@ -129,7 +144,9 @@ class NLE(Method):
         return each(xs, plan, one)
 
     def _shape(self, dim: int, observation: tuple[int, ...], inputs: int, whole: int) -> LikelihoodShape:
-        return LikelihoodShape(dim, math.prod(observation), self.width, self.depth, self.layers, self.flow, inputs, whole)
+        tails = self.tails and self.base and not self.missing and not whole
+        sizes = (self.width, self.depth, self.layers, self.flow, inputs, whole, tails, self.missing)
+        return LikelihoodShape(dim, math.prod(observation), *sizes)
 
     def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
@@ -140,9 +157,9 @@ class NLE(Method):
         shape = self._shape(about.dim, about.shape, inputs, whole)
         layers = whole + (self.layers if outcomes - whole > 1 else outcomes - whole)
         about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {layers} layers")
-        return blank_terms(likelihood_network, shape, members, self.base, Likelihood, inputs, whole)
+        return blank_terms(likelihood_network, shape, members, self.base, Likelihood)
 
 
 def local_likelihood(plan: Refining) -> NLE:
     """What refinement fits within a region: a short training, as a line is nearly the truth there."""
-    return NLE(training=plan.training or Training(members=3, learning_rates=(1e-3,), steps=3_000))
+    return NLE(tails=False, training=plan.training or Training(members=3, learning_rates=(1e-3,), steps=3_000))

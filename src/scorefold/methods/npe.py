@@ -11,18 +11,20 @@ sets.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from scorefold import settings
 from scorefold.density.flow import check_flow
-from scorefold.density.set_flow import SetFlowNetwork, SetFlowShape, set_flow_loss, set_flow_validation
+from scorefold.density.set_flow import Fixed, SetFlowNetwork, SetFlowShape, set_flow_loss, set_flow_validation
 from scorefold.methods.method import Method
 from scorefold.posterior.amortised import FlowPosterior
 from scorefold.posterior.reach import reach_of
 from scorefold.score.embedding import Embedding, check_embedding
-from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
-from scorefold.score.standardize import Standardize, fit_standardize, standardized
+from scorefold.score.gaussian_base import fit_gaussian_base
+from scorefold.score.masked_base import fit_masked_base_to_sets
+from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective, train
@@ -43,6 +45,8 @@ class NPE(Method):
         base: Whether the flow learns only what a Gaussian fit leaves over, or everything. Default True.
         embedding: For series and images, as in `sf.NPSE`. Default None.
         training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 10,000 steps.
+        missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
+            with `missing=True`. Default False.
 
     Raises:
         ScorefoldError: A setting is of another type or out of range.
@@ -63,6 +67,8 @@ class NPE(Method):
     embedding: str | Embedding | None = None
     """For series and images, as in `NPSE`."""
     training: Training = field(default_factory=lambda: Training(members=3, learning_rates=(1e-3,), steps=10_000))
+    missing: bool = False
+    """Numbers of an observation may be missing; `fit` knows from the simulations."""
 
     resumes: ClassVar[bool] = True
 
@@ -75,6 +81,10 @@ class NPE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list["FlowPosterior"]:
         """Train one ensemble for each of the simulations, together."""
+        if self.missing != sims[0].missing:
+            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
+        if self.missing:
+            sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
         first = sims[0]
         shape = self.network_shape(first.prior.dim, first.shape, first.set_size)
         sets = training_sets(sims, first.set_size, self.training, seeds)
@@ -83,13 +93,16 @@ class NPE(Method):
         fitted = train(objective, sets, fixed, self.training, self.base, progress, checkpoint)
         posteriors = []
         for one, cases, (scale, base), (network, history) in zip(sims, sets, fixed, fitted, strict=True):
-            rest = history, one.shape, shape.largest_set, reach_of(cases, scale)
+            rest = history, one.shape, shape.largest_set, reach_of(cases, scale, COPIES if self.missing else 1)
             posteriors.append(FlowPosterior(one.prior, self, network, scale, base, *rest))
         return posteriors
 
-    def _fixed(self, cases: TrainingSet) -> tuple[Standardize, GaussianBase | None]:
-        scale = fit_standardize(cases.observations)
-        return scale, fit_gaussian_base(standardized(scale, cases.x), cases.sizes, cases.u) if self.base else None
+    def _fixed(self, cases: TrainingSet) -> Fixed:
+        scale = fit_standardize(cases.observations, self.missing)
+        if not self.base:
+            return scale, None
+        fit = fit_masked_base_to_sets if self.missing else fit_gaussian_base
+        return scale, fit(standardized(scale, cases.x), cases.sizes, cases.u)
 
     def network_shape(self, dim: int, observation: tuple[int, ...], largest_set: int) -> SetFlowShape:
         """The network that these settings mean for a prior and simulations."""
@@ -103,4 +116,5 @@ class NPE(Method):
             self.flow,
             observation,
             self.embedding,
+            self.missing,
         )

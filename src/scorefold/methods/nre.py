@@ -8,7 +8,7 @@ Reference: "Likelihood-free MCMC with amortized approximate ratio estimators", H
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from scorefold import settings
@@ -44,6 +44,8 @@ class NRE(Method):
         warmup: Steps in which a chain finds its step size and metric. Default 300.
         steps: Of variational inference. Default 2,000.
         training: An `sf.Training`; by default 2 members and learning rate 1e-3.
+        missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
+            with `missing=True`. Default False.
 
     Raises:
         ScorefoldError: A setting is of another type or out of range.
@@ -69,6 +71,8 @@ class NRE(Method):
     steps: int = 2_000
     """Of variational inference."""
     training: Training = field(default_factory=lambda: Training(members=2, learning_rates=(1e-3,)))
+    missing: bool = False
+    """Numbers of an observation may be missing; `fit` knows from the simulations."""
 
     resumes: ClassVar[bool] = True
 
@@ -83,12 +87,15 @@ class NRE(Method):
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[SummedPosterior]:
         """Train one ensemble for each of the simulations, together."""
+        if self.missing != sims[0].missing:
+            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
         shape = self._shape(sims[0].prior.dim, sims[0].shape)
         objective = Objective(RatioNetwork, shape, ratio_loss, ratio_loss)
         return train_terms(self, Learned(objective, Ratio), sims, seeds, progress, checkpoint)
 
     def _shape(self, dim: int, observation: tuple[int, ...]) -> RatioShape:
-        return RatioShape(dim, math.prod(observation), self.width, self.depth, self.base, observation, self.embedding)
+        sizes = (self.width, self.depth, self.base, observation, self.embedding, self.missing)
+        return RatioShape(dim, math.prod(observation), *sizes)
 
     def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""

@@ -9,12 +9,14 @@ from scorefold.density import line
 from scorefold.density.cells import Lattice
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
+from scorefold.density.masked_line import MaskedLine, fit_masked_line
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.density.ratio import Ratio
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.screening import say_likelihood_alone
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
@@ -49,23 +51,30 @@ def train_terms(
         say_likelihood_alone(one, type(method).__name__)
     # A likelihood is of the outcomes given the inputs; a ratio is the same whatever of an observation is an input.
     inputs = len(sims[0].input_names) if learned.model is Likelihood else 0
+    if method.missing:
+        sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
     sets, fixed = training_sets(sims, 1, method.training, seeds), []
     lattices = learned.lattices or [None] * len(sims)
     for cases, lattice in zip(sets, lattices, strict=True):
-        scale, x = fit_standardize(cases.observations), cases.x[:, 0]
-        fitted = _line(standardized(scale, x), cases.u, inputs, lattice) if method.base else None
+        scale, x = fit_standardize(cases.observations, method.missing), cases.x[:, 0]
+        fitted = _line(standardized(scale, x), cases.u, inputs, method, lattice) if method.base else None
         fixed.append((scale, fitted) if lattice is None else (scale, fitted, lattice))
     trained = train(learned.objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
     for one, cases, (scale, fitted, *_), lattice, made in zip(sims, sets, fixed, lattices, trained, strict=True):
-        terms, reach = MeanTerms(made[0], scale, fitted, learned.model, lattice), reach_of(cases, scale)
-        whole = 0 if lattice is None else lattice.count
+        terms = MeanTerms(made[0], scale, fitted, learned.model, lattice)
+        reach, whole = reach_of(cases, scale, COPIES if method.missing else 1), 0 if lattice is None else lattice.count
         posteriors.append(SummedPosterior(one.prior, method, terms, made[1], one.shape, inputs, whole, reach))
     return posteriors
 
 
-def _line(x: np.ndarray, u: np.ndarray, inputs: int, lattice: Lattice | None) -> Line:
+def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Lattice | None) -> Line | MaskedLine:
     """Of the outcomes, binary numbers and counts first, given u and the inputs."""
-    outcomes = x.shape[1] - inputs
+    features = x.shape[1] // (2 if method.missing else 1)
+    outcomes = features - inputs
+    given = np.concatenate([u, x[:, outcomes:features]], axis=1)
+    if method.missing:
+        holes = x[:, features : features + outcomes]
+        return fit_masked_line(np.concatenate([x[:, :outcomes], holes], axis=1), given)
     order = np.arange(outcomes) if lattice is None else np.asarray(lattice.order)
-    return line.fit_line(x[:, order], np.concatenate([u, x[:, outcomes:]], axis=1))
+    return line.fit_line(x[:, order], given, lattice is None and getattr(method, "tails", False))

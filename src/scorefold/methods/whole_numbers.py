@@ -17,7 +17,12 @@ LARGEST = 2.0**20
 
 
 def lattices_of(sims: Sequence[Simulations]) -> list[Lattice | None]:
-    """One for each of the simulations, of the numbers that are binary or counts in all of them; None where none are."""
+    """One for each of the simulations, of the numbers that are binary or counts in all of them; None where none are.
+
+    Where numbers may be missing, all are taken for continuous.
+    """
+    if sims[0].missing:
+        return [None] * len(sims)
     looks = [look(one) for one in sims]
     outcomes = len(looks[0].kind) - len(sims[0].input_names)
     low, high = np.stack([one.low for one in looks]), np.stack([one.high for one in looks])

@@ -19,6 +19,7 @@ from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, too_
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
+from scorefold.posterior.member_evidence import ByMember
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -27,9 +28,10 @@ from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import PriorRatio, volume
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.health import FARTHEST_DRAW
-from scorefold.score import gaussian_base, standardize
+from scorefold.score import gaussian_base, masked_base, standardize
 from scorefold.score.ensemble import bucket
 from scorefold.score.gaussian_base import GaussianBase
+from scorefold.score.masked_base import MaskedBase
 from scorefold.score.standardize import Standardize
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta, draw_key, single_precision
@@ -60,7 +62,7 @@ class FlowPosterior(Posterior):
     method: Any
     network: SetFlowNetwork
     standardize: Standardize
-    base: GaussianBase | None
+    base: GaussianBase | MaskedBase | None
     history: History
     shape: tuple[int, ...]
     largest_set: int
@@ -75,7 +77,7 @@ class FlowPosterior(Posterior):
     networks: ClassVar[tuple[str, ...]] = ("network", "standardize", "base")
 
     @classmethod
-    def blank(cls, about: About) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
+    def blank(cls, about: About) -> tuple[SetFlowNetwork, Standardize, GaussianBase | MaskedBase | None]:
         """The flows that the settings mean."""
         method, members, largest = about.method, about.method.training.members, about.size("largest_set")
         fewest = members * method.layers * method.width * (method.depth * method.width + largest)
@@ -84,8 +86,12 @@ class FlowPosterior(Posterior):
 
         def make(key: Key) -> Any:
             network = jax.vmap(lambda k: SetFlowNetwork(shape, key=k))(jax.random.split(key, members))
-            base = gaussian_base.blank(shape.x, shape.dim, largest) if method.base else None
-            return network, standardize.blank(shape.x), base
+            base: GaussianBase | MaskedBase | None = None
+            if method.base and method.missing:
+                base = masked_base.blank(shape.x, shape.dim)
+            elif method.base:
+                base = gaussian_base.blank(shape.x, shape.dim, largest)
+            return network, standardize.blank(shape.x, method.missing), base
 
         return eqx.filter_eval_shape(make, jax.random.key(0))
 
@@ -138,6 +144,15 @@ class FlowPosterior(Posterior):
         each = [self.log_density(one[None], u[None])[0] for one in x]
         return np.array(each), np.zeros(len(x))
 
+    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> ByMember | None:
+        """By the flows of single observations and of all of them, at the draws' mean."""
+        if self.method.training.members < 2:
+            return None
+        at = jnp.asarray(u.mean(axis=0), jnp.float32)
+        joint = np.asarray(_of_members(self._models, *self._given(x), at), np.float64)
+        each = np.stack([np.asarray(_of_members(self._models, *self._given(one[None]), at), np.float64) for one in x], axis=1)
+        return ByMember(each.sum(axis=1) - joint, each)
+
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
         """Maxima uphill from points u."""
         asked, by_volume = asked_of(self.prior, options), on_device(volume(self.prior)) if of_theta else None
@@ -145,7 +160,7 @@ class FlowPosterior(Posterior):
         return Summits(*(np.asarray(part, np.float64) for part in found))
 
     @property
-    def _models(self) -> tuple[SetFlowNetwork, Standardize, GaussianBase | None]:
+    def _models(self) -> tuple[SetFlowNetwork, Standardize, GaussianBase | MaskedBase | None]:
         return self.network, self.standardize, self.base
 
     def _given(self, x: np.ndarray) -> tuple[Array, Array]:
@@ -181,6 +196,19 @@ def _log_mixture(models: tuple, x: Array, n: Array, u: Theta, asked: Asked) -> S
     each = jax.lax.map(of_member, network)
     value = jax.nn.logsumexp(each) - jnp.log(len(each))
     return value if asked.other is None else value + asked.other.exact_log_ratio(u, None)
+
+
+@eqx.filter_jit
+def _of_members(models: tuple, x: Array, n: Array, u: Theta) -> Float[Array, " members"]:
+    """log q_k(u | X) of every member."""
+    network, standardize, base = models
+
+    def one(network: SetFlowNetwork) -> Scalar:
+        model = SetFlow(network, standardize, base)
+        return model.log_density(u, model.embed(x, n))
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, network)
 
 
 @eqx.filter_jit
@@ -230,7 +258,13 @@ def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int
 
 @eqx.filter_jit
 def _draw(
-    network: SetFlowNetwork, standardize: Standardize, base: GaussianBase | None, x: Array, n: Array, draws: int, key: Key
+    network: SetFlowNetwork,
+    standardize: Standardize,
+    base: GaussianBase | MaskedBase | None,
+    x: Array,
+    n: Array,
+    draws: int,
+    key: Key,
 ) -> tuple[Float[Array, "members draws dim"], Int[Array, " draws"]]:
     """Draws of every member, and a member picked at random for each; compiled once, whatever n is."""
     members = len(jax.tree.leaves(network)[0])

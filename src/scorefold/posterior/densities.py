@@ -21,7 +21,6 @@ from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, Options
 from scorefold.posterior.sensitivity import Sensitivity, sensitivity
 from scorefold.prior import Prior
-from scorefold.prior.prior_ratio import check_overlap
 from scorefold.sample.bridge import Constant, log_constant, peaks_at
 from scorefold.types import Float, single_precision
 
@@ -103,8 +102,6 @@ class Densities(ABC):
             ScorefoldError: The method has no density, or arguments do not fit.
         """
         x, options = self.checked(x_obs), self._checked_options(Options(prior=prior))
-        if prior is not None:
-            check_overlap(self.prior, prior)
         points = settings.numbers("theta", theta)
         if points.ndim == 0 or points.shape[-1] != self.prior.dim:
             raise ScorefoldError(f"expected theta of shape (..., {self.prior.dim}); got {points.shape}")
@@ -139,8 +136,6 @@ class Densities(ABC):
             ScorefoldError: The method has no density, or arguments do not fit.
         """
         x, options = self.checked(x_obs), self._checked_options(Options(prior=prior))
-        if prior is not None:
-            check_overlap(self.prior, prior)
         with single_precision():
             own, seen, own_options = self._with_density(x, options)
             u = self._draws_for(x, options, draws, settings.seed(seed), LOOKED_AT)[:LOOKED_AT]

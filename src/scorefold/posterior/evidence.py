@@ -16,6 +16,18 @@ For NRE C is the integral of the ratios. For posteriors, at any u ("Marginal lik
 
 all three normalised: p(u|x_j) is NPE's flow, or for scores comes along the probability flow (`single_density.py`), and
 p(u|x_1 … x_n) from `log_prob`. It is computed at a few draws, and their spread is in the error.
+
+What was learned wrong about one observation counts n times, and is mostly far larger than the error of the computation. Two
+parts of it can be known:
+
+- Members of the ensemble that held out different folds of the simulations, of G = 5, have values e_k. If they differ because of
+  the simulations, the whole's variance is (G-1)²/G times that of the e_k ("The jackknife, the bootstrap and other resampling
+  plans", Efron, 1982). Few members may agree by chance: where the sum over observations of their variances for each is larger,
+  that counts.
+- They share a straight line. Fitted to N simulations, its P numbers leave a variance of n P / N in a sum of n log densities
+  where all is Gaussian, whatever comes after: no estimate from so few simulations is better there.
+
+What all members have learned alike wrong, as where a flow cannot have the right form, is not in it.
 """
 
 from dataclasses import dataclass, replace
@@ -27,9 +39,12 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Draws
+from scorefold.posterior.member_evidence import line_numbers, of_scores
 from scorefold.shown import observations
 from scorefold.types import single_precision
 
+MEMBERS_AT = 128
+"""Draws at which members are compared."""
 POINTS = 4
 """Draws at which posteriors are compared."""
 ABSOLUTE, RELATIVE = "log p(x_1 … x_n)", "log p(x_1 … x_n) - Σ_j log p(x_j)"
@@ -64,7 +79,9 @@ class HasSingles(Protocol):
 class Evidence:
     """What `sf.evidence` returns: a number of nats with its standard error.
 
-    The error is that of the computation. What networks have learned wrong is not in it, and adds up over observations.
+    The error has two parts, and is the root of the sum of their squares: that of the computation, and that of what was learned,
+    which adds up over observations and is mostly the larger. The latter is known by how much members of an ensemble differ, and
+    by the number of simulations; what all members have learned alike wrong is not in it.
     """
 
     log: float
@@ -72,6 +89,10 @@ class Evidence:
     kind: str
     """What `log` is: log p(x_1 … x_n), or that less Σ_j log p(x_j)."""
     n: int
+    computed: float = 0.0
+    """The part of the error that is the computation's."""
+    learned: float = 0.0
+    """The part that was learned."""
 
     @property
     def absolute(self) -> bool:
@@ -79,7 +100,8 @@ class Evidence:
         return self.kind == ABSOLUTE
 
     def __str__(self) -> str:
-        return f"{self.kind} = {self.log:.2f} ± {self.error:.2f} nat given {observations(self.n)}"
+        parts = f"{self.learned:.2f} by what was learned, {self.computed:.2f} by the computation"
+        return f"{self.kind} = {self.log:.2f} ± {self.error:.2f} nat given {observations(self.n)} ({parts})"
 
 
 def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: int | None = 0) -> Evidence:
@@ -95,7 +117,7 @@ def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: in
         seed: Of draws. Default 0.
 
     Returns:
-        An `Evidence`: `log`, its `error` and its `kind`.
+        An `Evidence`: `log`, its `error`, of which `learned` and `computed` are the parts, and its `kind`.
 
     Raises:
         ScorefoldError: The posterior has no density, was refined (p(x_j) would be under a proposal), or its prior is known
@@ -110,7 +132,8 @@ def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: in
             u = posterior._draws_for(x, AS_THE_METHOD_SAYS, draws, seed, 200)
             more = posterior.evidence_offset(x, u, seed)
             error = float(np.hypot(constant.error, more.error))
-            return Evidence(constant.log + more.log, error, ABSOLUTE if more.absolute else RELATIVE, len(x))
+            found = Evidence(constant.log + more.log, error, ABSOLUTE if more.absolute else RELATIVE, len(x), error)
+            return _with_learned(found, posterior, x, u)
         if not isinstance(posterior, HasSingles) or not posterior.prior.has_density:
             raise ScorefoldError(
                 f"expected a posterior whose evidence can be known; got one by {type(posterior.method).__name__} that was "
@@ -132,7 +155,21 @@ def _by_posteriors(posterior: Any, x: np.ndarray, draws: Draws | None, seed: int
     singles, wrong = zip(*(posterior.single_log_densities(x, one) for one in at), strict=True)
     each = prior + np.array([one.sum() for one in singles]) - len(x) * prior - joint
     spread = each.std(ddof=1) / np.sqrt(len(each))
-    found = Evidence(float(each.mean()), float(np.hypot(spread, np.max([one.sum() for one in wrong]))), RELATIVE, len(x))
-    if constant is None:
-        return found
-    return replace(found, log=found.log + constant.log, error=float(np.hypot(found.error, constant.error)))
+    log, error = float(each.mean()), float(np.hypot(spread, np.max([one.sum() for one in wrong])))
+    if constant is not None:
+        log, error = log + constant.log, float(np.hypot(error, constant.error))
+    return _with_learned(Evidence(log, error, RELATIVE, len(x), error), posterior, x, u)
+
+
+def _with_learned(found: Evidence, posterior: Any, x: np.ndarray, u: np.ndarray) -> Evidence:
+    """With the error of what was learned, as far as it can be known."""
+    some, reach = u[:MEMBERS_AT], posterior.reach
+    members = (
+        posterior.evidence_by_member(x, some) if hasattr(posterior, "evidence_by_member") else of_scores(posterior, x, some)
+    )
+    inputs, of_x = getattr(posterior, "inputs", 0), isinstance(posterior, HasLikelihood)
+    numbers = line_numbers(posterior.prior.dim, x.shape[1], inputs, of_x)
+    by_members = 0.0 if members is None else members.error()
+    by_number = 0.0 if reach is None else float(np.sqrt(len(x) * numbers / reach.cases))
+    learned = float(np.hypot(by_members, by_number))
+    return replace(found, error=float(np.hypot(found.computed, learned)), learned=learned)

@@ -29,7 +29,9 @@ def with_inputs(
     outcomes = shape[0] - len(input_names)
     if inputs is None:
         _refuse_missing_inputs(x_obs, shape, input_names)
-        return checked(x_obs, shape, x_names, missing)
+        both = checked(x_obs, shape, x_names, missing)
+        checked_inputs(both[:, outcomes:], input_names, len(both))
+        return both
     x = x_obs
     if not columns.is_table(x_obs):
         x = settings.numbers("x_obs", x_obs)

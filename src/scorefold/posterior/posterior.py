@@ -11,6 +11,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -190,8 +191,6 @@ class Posterior(Densities):
         """
         draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        if prior is not None:
-            check_overlap(self.prior, prior)
         self.say_if_unfinished()
         if several := several_sets(x_obs, inputs, self.shape, self.checked):
             return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(several)]
@@ -413,6 +412,8 @@ class Posterior(Densities):
         set_size: int | str | None = None,
         chains: int | None = None,
         inputs: Any = None,
+        prior: Prior | None = None,
+        given: Mapping[str, float | int] | None = None,
         progress: bool = False,
     ) -> ManyDraws:
         """Draws for each of many data sets of n observations, `x_obs` of shape (data sets, n, *shape), as calibration needs.
@@ -430,6 +431,8 @@ class Posterior(Densities):
             set_size: As in `sample`.
             chains: As in `sample`.
             inputs: (data sets, n, inputs), known inputs; not needed where they are the last numbers of `x_obs`.
+            prior: As in `sample`, the same for all data sets.
+            given: As in `sample`, the same for all data sets.
             progress: Whether to show a bar. Default False.
 
         Returns:
@@ -440,8 +443,8 @@ class Posterior(Densities):
             Interrupted: On Ctrl-C, with the draws for the data sets that are done as its `draws`.
         """
         draws = settings.count("draws", draws, 1)
-        given = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
-        options = self._checked_options(Options(rule, sampler, set_size, chains))
+        firsts = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
+        options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
         x = settings.numbers("x_obs", x_obs)
         if inputs is not None:
             x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
@@ -451,13 +454,14 @@ class Posterior(Densities):
                 "different sizes go to sample, as a list."
             )
         each = isinstance(seed, list | tuple)
-        if each and len(given) != len(x):
-            raise ScorefoldError(f"expected one seed, or one for each of the {len(x)} data sets; got {len(given)}")
+        if each and len(firsts) != len(x):
+            raise ScorefoldError(f"expected one seed, or one for each of the {len(x)} data sets; got {len(firsts)}")
         flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
-        seeds = [(one, 0) for one in given] if each else [(given[0], i) for i in range(len(x))]
+        seeds = [(one, 0) for one in firsts] if each else [(firsts[0], i) for i in range(len(x))]
         with single_precision():
-            u, converged, diverged = draw_in_parts(self.draw_many, self.together(draws), flat, draws, seeds, options, progress)
+            draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
+            u, converged, diverged = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
         finite = np.isfinite(u).all(axis=(1, 2))
         theta = np.full(u.shape, np.nan)
         theta[finite] = self.prior.from_normal(u[finite])
@@ -495,6 +499,8 @@ class Posterior(Densities):
                 f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
                 f"{', '.join(unknown)}"
             )
+        if options.prior is not None:
+            check_overlap(self.prior, options.prior)
         return options
 
     def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:

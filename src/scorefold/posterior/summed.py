@@ -29,6 +29,7 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
+from scorefold.posterior.member_evidence import ByMember, of_terms
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -151,6 +152,13 @@ class SummedPosterior(Posterior):
         error = mass.std() / np.sqrt(mass.size) / mass.mean()
         return Offset(volumes - len(x) * float(np.log(mass.mean())), len(x) * float(error), absolute=True)
 
+    def evidence_by_member(self, x: np.ndarray, u: np.ndarray) -> ByMember | None:
+        """By the members' sums; None where there are none to differ."""
+        if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2:
+            return None
+        found = _term_of_members(self.terms, _padded(x), jnp.asarray(u, jnp.float32))
+        return of_terms(np.asarray(found, np.float64)[:, :, : len(x)])
+
     def log_likelihoods(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """log q(x_j|u) of every observation at every point, (points, n)."""
         if not getattr(self.terms, "normalised", False):
@@ -241,7 +249,7 @@ class SummedPosterior(Posterior):
         they would have alone, but amplify rounding: draws agree with those of `draw` in law.
         """
         sampler, chains = self._chosen(options)
-        if sampler == "vi" or jax.default_backend() == "cpu":
+        if options.given is not None or sampler == "vi" or jax.default_backend() == "cpu":
             return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
         padded, keys = _padded(x), draw_keys(seeds)
         clouds = clouds_for(draws, self.prior.dim)
@@ -400,6 +408,13 @@ def _each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array,
     with jax.default_matmul_precision("highest"):
         prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
         return jax.lax.map(lambda u: jax.vmap(lambda x: terms.term(u, x))(prepared), u)
+
+
+@eqx.filter_jit
+def _term_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "members draws obs"]:
+    with jax.default_matmul_precision("highest"):
+        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        return jnp.moveaxis(jax.lax.map(lambda u: jax.vmap(lambda x: terms.by_member(u, x))(prepared), u), -1, 0)
 
 
 @eqx.filter_jit

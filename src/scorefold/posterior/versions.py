@@ -3,6 +3,7 @@
 from typing import Any
 
 from scorefold.disk import folder as model
+from scorefold.settings import IS
 
 
 def _without_inputs(config: Any) -> Any:
@@ -41,8 +42,20 @@ def _without_counts(config: Any) -> Any:
     return found | {"whole": 0} if {"prior", "method", "history", "shape", "inputs", "reach"} <= set(found) else found
 
 
+def _without_tails(config: Any) -> Any:
+    """A configuration of version 4, when only scores knew of missing numbers and noise was Gaussian, in version 5."""
+    if isinstance(config, list):
+        return [_without_tails(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _without_tails(value) for key, value in config.items()}
+    if found.get(IS) in ("NLE", "NRE", "NPE"):
+        found |= {"missing": False} | ({"tails": False} if found[IS] == "NLE" else {})
+    return found
+
+
 def _from_version_4(config: Any) -> Any:
-    return _without_counts(_without_draws_of_rounds(config))
+    return _without_tails(_without_counts(_without_draws_of_rounds(config)))
 
 
 FORMAT = model.Format("scorefold model", 5, {3: _without_inputs, 4: _from_version_4})

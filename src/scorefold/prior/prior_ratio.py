@@ -45,6 +45,8 @@ COUNTED = 20_000
 """Draws of the other prior that are looked at."""
 OUTSIDE = 1e-4
 """The share of another prior's weight that may lie where nothing was simulated."""
+NOWHERE = 6.0
+"""Prior sd beyond which there are no simulations, however many were made."""
 FAR_SHARE, FAR = 0.003, 0.05
 """The outermost share of the simulations, and the weight there from which on it is said."""
 
@@ -159,7 +161,7 @@ def check_overlap(prior: Prior, other: Any) -> None:
 
     Raises:
         ScorefoldError: More than 1 in 10,000 of the other prior's draws lie outside the support of the first, parameters
-            differ, or a density is not known.
+            differ, or a density is not known; or much of it lies beyond 6 sd of the first, where nothing was simulated either.
     """
     _laws(prior, other)
     theta = other.sample(COUNTED, seed=0)
@@ -173,6 +175,13 @@ def check_overlap(prior: Prior, other: Any) -> None:
             "support, or simulate from a wider prior."
         )
     u = _own_space(prior, np.clip(theta, low, high))
+    beyond = np.abs(u) > NOWHERE
+    if beyond.any(axis=1).mean() > FAR:
+        i = int(beyond.mean(axis=0).argmax())
+        raise ScorefoldError(
+            f"expected another prior where simulations can have been; got one with {beyond[:, i].mean():.0%} of its weight "
+            f"beyond {NOWHERE:.0f} prior sd of {prior.names[i]!r}. Simulate from a prior that covers both."
+        )
     each = np.abs(u) > stats.norm.isf(FAR_SHARE / 2)
     far = each.any(axis=1) | (np.square(u).sum(axis=1) > stats.chi2.isf(FAR_SHARE, prior.dim))
     own = 1 - (1 - FAR_SHARE) ** prior.dim  # what the prior itself has there, by its single numbers
@@ -183,7 +192,7 @@ def check_overlap(prior: Prior, other: Any) -> None:
             f"were{where}. If the posterior is there, too, its draws rest on few simulations; simulate from a prior that "
             "covers both.",
             ScorefoldWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -69,6 +69,14 @@ def blank(features: int, dim: int) -> MaskedBase:
     return MaskedBase(jnp.zeros((features, dim)), jnp.zeros(features), jnp.zeros((features, features)))
 
 
+def fit_masked_base_to_sets(
+    x: Float[np.ndarray, "sets set seen"], sizes: Int[np.ndarray, " sets"], u: Float[np.ndarray, "sets dim"]
+) -> MaskedBase:
+    """From the single observations of standardised sets, of which the first few count, and their u."""
+    counts = np.arange(x.shape[1]) < sizes[:, None]
+    return fit_masked_base(x[counts], np.repeat(u, sizes, axis=0))
+
+
 def fit_masked_base(x: Float[np.ndarray, "rows seen"], u: Float[np.ndarray, "rows dim"]) -> MaskedBase:
     """From standardised single observations (z, hole) and their u."""
     features, dim = x.shape[1] // 2, u.shape[1]

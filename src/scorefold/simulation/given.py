@@ -150,7 +150,9 @@ def _put_together(
 ) -> Given:
     """Sets without what failed, and without cases of which nothing is left."""
     holes = np.isnan(observations) if missing else np.zeros(observations.shape, bool)
-    holes &= ~holes.reshape(len(holes), -1).all(axis=1).reshape(-1, *[1] * (holes.ndim - 1))  # of nothing, it has failed
+    width = int(np.prod(holes.shape[1:]))
+    outcomes = holes.reshape(len(holes), width)[:, : width - len(input_names)]
+    holes &= ~outcomes.all(axis=1).reshape(-1, *[1] * (holes.ndim - 1))  # of nothing, it has failed
     single, good = rounded(np.where(holes, 0.0, observations))
     single[holes] = np.nan
     calls, failed = len(good), int((~good).sum())

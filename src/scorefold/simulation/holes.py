@@ -6,49 +6,38 @@ uniform from 0 to `MOST` (an observation keeps one number at least). Dropping do
 right where numbers are missing at random. Holes that the simulator itself makes may depend on anything, and are learned as they
 are.
 
-On the way from a simulator to training NaN means a failed simulation. So a hole travels as the number `HOLE`, which no
-observation has; an observation of nothing but NaN has failed, with or without holes.
+On the way from a simulator to training NaN means a failed simulation. So a hole travels as a number of its own, in memory and
+in a store (`with_holes.py`); an observation of nothing but NaN has failed, with or without holes. Known inputs, which are
+last in an observation, are never missing.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.simulations import Simulations
+from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.simulation.with_holes import HOLE, WithHoles, with_nan
 
-HOLE = 9.87e36
-"""In single precision below the largest number that an observation may have."""
 COPIES = 3
 MOST = 0.8
+MOST_BYTES = 4 << 30
+"""Of all copies together, which are held in memory."""
 
 
-@dataclass(frozen=True)
-class Holed:
-    """A plain simulator whose NaN are holes."""
-
-    simulator: Any
-
-    def __call__(self, theta: Any, rng: Any) -> np.ndarray:
-        """One observation."""
-        x = np.array(self.simulator(theta, rng), np.float64)
-        holes = np.isnan(x)
-        return x if holes.all() else np.where(holes, HOLE, x)
-
-
-def holed(simulator: Any) -> Any:
-    """The simulator with holes as numbers."""
+def holed(simulator: Any, inputs: int = 0) -> Any:
+    """The simulator of θ and rng with holes as numbers; the last so many numbers of an observation are known inputs."""
     if not isinstance(simulator, Batched):
-        return Holed(simulator)
+        return WithHoles(simulator, inputs)
 
     def function(theta: Any, keys: Any) -> Any:
         import jax.numpy as jnp
 
         x = jnp.asarray(simulator.function(theta, keys), jnp.float32)
         holes = jnp.isnan(x)
-        nothing = holes.reshape(len(x), -1).all(axis=1).reshape(-1, *[1] * (x.ndim - 1))
+        outcomes = holes.reshape(len(x), -1)
+        nothing = outcomes[:, : outcomes.shape[1] - inputs].all(axis=1).reshape(-1, *[1] * (x.ndim - 1))
         return jnp.where(holes & ~nothing, HOLE, x)
 
     return Batched(function)
@@ -56,7 +45,9 @@ def holed(simulator: Any) -> Any:
 
 def opened(sims: Simulations) -> Simulations:
     """Simulations of a `holed` simulator, with NaN where there are holes."""
-    return sims._replace(x=np.where(sims.x == np.float32(HOLE), np.float32(np.nan), sims.x), missing=True)
+    for part in pieces(sims.x):  # which may be mapped from the disk
+        sims.x[part] = with_nan(sims.x[part])
+    return sims._replace(missing=True)
 
 
 def dropped(sims: Simulations, seed: int) -> Simulations:
@@ -66,15 +57,20 @@ def dropped(sims: Simulations, seed: int) -> Simulations:
             "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
             "distribution, or leave missing out."
         )
-    if isinstance(sims.x, np.memmap):
-        raise ScorefoldError("expected simulations in memory, to drop numbers from; got a store's, which are mapped.")
+    if COPIES * sims.x.nbytes > MOST_BYTES:
+        raise ScorefoldError(
+            f"expected observations of at most {MOST_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} copies "
+            f"are held in memory; got {sims.x.nbytes:,}. Train on fewer of them, or on summaries."
+        )
     rng = np.random.default_rng([seed, 29])
-    flat = sims.x.reshape(*sims.x.shape[:2], -1)
-    parts = [flat]
+    flat = np.array(sims.x.reshape(*sims.x.shape[:2], -1))
+    parts, outcomes = [flat], flat.shape[2] - len(sims.input_names)
     for _ in range(COPIES - 1):
         rate = rng.uniform(0, MOST, (*flat.shape[:2], 1))
         drop = rng.uniform(size=flat.shape) < rate
-        kept = rng.integers(flat.shape[2], size=flat.shape[:2])
+        drop[..., outcomes:] = False
+        there = ~np.isnan(flat[..., :outcomes])
+        kept = np.where(there, rng.uniform(size=there.shape), -1).argmax(axis=2)
         np.put_along_axis(drop, kept[..., None], False, axis=2)
         parts.append(np.where(drop, np.float32(np.nan), flat))
     x = np.concatenate(parts)

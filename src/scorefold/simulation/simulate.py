@@ -18,7 +18,7 @@ from scorefold.prior import Prior
 from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
 from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
-from scorefold.simulation.holes import holed, opened
+from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import inputs_from, joined
 from scorefold.simulation.outcome import LARGEST
 from scorefold.simulation.run import count_done, run
@@ -73,8 +73,8 @@ def simulate(
             of the observations to come; how often each is drawn does not matter for the posterior. Default None: none.
         input_names: The names of the inputs. Default None: a DataFrame's columns, or numbers.
         missing: Whether numbers of an observation may be missing. NaN that the simulator returns, and NaN in `x_obs`, then
-            mean "not observed", and training drops further numbers at random; for `sf.NPSE` (`docs/densities.md`). Default
-            False: NaN is a failure.
+            mean "not observed", and training drops further numbers at random (`docs/densities.md`). Inputs are never
+            missing. Default False: NaN is a failure.
 
     Returns:
         `Simulations`. If some failed, a ScorefoldWarning says how many, of which kinds, and shows the first; `failures` of
@@ -103,30 +103,24 @@ def simulate(
     seed, budget, set_size = settings.seed(seed), _checked_budget(budget), settings.count("set_size", set_size, 1)
     _check_size(budget, set_size)
     path = None if store is None else settings.folder(store)
-    if missing and (path is not None or inputs is not None):
-        raise ScorefoldError(
-            "expected neither a store nor inputs with missing=True: a store keeps complete observations, and inputs are known. "
-            "Leave one of them out."
-        )
-    if missing and callable(simulator):
-        simulator = holed(simulator)
     workers = as_workers(workers)
     known = inputs_from(inputs, input_names)
     check(simulator, workers, known is not None)
     calls = plan(prior, budget, set_size, seed, known)
     _check_cases(calls)
     names, own = outcome_names(x_names), () if known is None else known.names
-    place = Memory(calls, prior, names, own) if path is None else StoreFilling(path, prior, simulator, calls, names, known)
+    place: Memory | StoreFilling = Memory(calls, prior, names, own, missing)
+    if path is not None:
+        place = StoreFilling(path, prior, simulator, calls, names, known, missing)
     guard = Guard(workers.max_failures, calls.describe, prior.names)
     run_by = simulator if known is None else joined(simulator, prior.dim)
+    run_by = holed(run_by, len(own)) if missing else run_by
     with source_of(run_by, calls.seed, workers, stored=path is not None) as source, closing(place):
         try:
             run(source, place, guard, progress)
         except KeyboardInterrupt:
             raise _interrupted(place, guard) from None
     sims = _with_texts(place.simulations(), guard)
-    if missing:
-        sims = opened(sims)
     if len(sims.theta) < FEWEST_CASES:
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {guard.sentence('and were left out')} Narrow the "

@@ -128,8 +128,6 @@ class Simulations(_Fields):
         missing: bool = False,
     ) -> "Simulations":
         """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
-        if missing and inputs is not None:
-            raise ScorefoldError("expected no inputs with missing=True, as inputs are known. Leave one of them out.")
         cases = given(prior, theta, x, sets, x_names, inputs, input_names, missing)
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")

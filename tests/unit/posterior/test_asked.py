@@ -131,3 +131,36 @@ def test_methods_without_them_refuse():
         abc.sample(np.zeros((1, 2)), prior=abc.prior)
     with pytest.raises(ScorefoldError, match="got given"):
         npe.sample(np.zeros((1, 2)), given={"a": 0.0})
+
+
+# Means of 200 draws for each of three data sets, within 8 standard errors and a tenth.
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.parametrize("cut", [False, True])
+def test_many_data_sets_under_another_prior(composed, cut):
+    x = np.stack([observed(NOISE) + shift for shift in (0.0, 0.3, 0.6)])
+    mean, sd = SHIFTED
+    first = stats.uniform(0.4, 2) if cut else stats.norm(mean[0], sd[0])
+    other = sf.Prior({"a": first, "b": stats.norm(mean[1], sd[1])})
+    many = composed.sample_many(x, 200, prior=other)
+    assert many.converged.all()
+    for one, theta in zip(x, many.theta, strict=True):
+        right, width = conjugate(one, NOISE**2, mean, sd)
+        assert np.abs(theta[:, 1].mean() - right[1]) < (0.1 + 8 / np.sqrt(200)) * width[1]
+        assert theta[:, 0].min() > 0.4 or not cut
+        assert np.abs(theta[:, 0].mean() - right[0]) < (0.1 + 8 / np.sqrt(200)) * width[0] or cut
+    with pytest.raises(ScorefoldError, match="beyond 6 prior sd of 'a'"):
+        composed.sample_many(x, 10, prior=sf.Prior({"a": stats.norm(100, 1), "b": stats.norm(0, 1)}))
+
+
+@pytest.mark.false_failure(1e-6)
+def test_many_data_sets_given_a_parameter(composed):
+    x = np.stack([observed(NOISE), observed(NOISE) + 0.5])
+    for posterior, variances in ((composed, NOISE**2), (summed(sampler="smc"), VARIANCES)):
+        name = posterior.prior.names[0]
+        many = posterior.sample_many(x, 200, given={name: 1.0})
+        np.testing.assert_allclose(many.theta[..., 0], 1.0, atol=1e-5)
+        right = [conjugate(one, variances, np.zeros(2), np.ones(2)) for one in x]
+        off = [np.abs(theta[:, 1].mean() - m[1]) / s[1] for theta, (m, s) in zip(many.theta, right, strict=True)]
+        assert max(off) < 0.1 + 8 / np.sqrt(200)
+    with pytest.raises(ScorefoldError, match="got given"):
+        untrained("npe").sample_many(np.zeros((2, 1, 2)), 10, given={"a": 0.0})

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 import scorefold as sf
-from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_network
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, Prepared, likelihood_network
 from scorefold.density.line import fit_line
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, UnlikeSimulations
@@ -165,9 +165,10 @@ def test_a_likelihood_is_of_the_outcomes_given_the_inputs():
     grid = jnp.linspace(-8.0, 8.0, 4_001)
 
     def mass_and_mean(own):
-        density = (
-            jnp.exp(jax.vmap(lambda y: model.term(jnp.array([0.3, -0.2]), jnp.stack([y, own])))(grid)) / line.whiten[0, 0] ** -1
-        )
+        def term(y):
+            return model.term(jnp.array([0.3, -0.2]), Prepared(y[None], own[None], None))
+
+        density = jnp.exp(jax.vmap(term)(grid)) * line.whiten[0, 0]
         step = grid[1] - grid[0]
         return float(density.sum() * step), float((grid * density).sum() * step)
 

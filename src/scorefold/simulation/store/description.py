@@ -42,6 +42,8 @@ OWN = ("tmp", "lock")
 """What a store may hold before it has a description."""
 INPUTS = "inputs"
 """Names and SHA-256 of known inputs are there if there are some."""
+HOLES = "missing"
+"""Is there, and true, if numbers of an observation may be missing."""
 IDENTITY = tuple(key for key in KINDS if key != "scorefold")
 """What must agree to continue."""
 
@@ -80,7 +82,8 @@ def read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
     wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
-    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES, INPUTS}) or (["schema"] if about["schema"] != SCHEMA else [])
+    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES, INPUTS, HOLES}) or (["schema"] if about["schema"] != SCHEMA else [])
+    wrong = wrong or ([HOLES] if about.get(HOLES, True) is not True else [])
     if wrong:
         raise ScorefoldError(
             f"expected a description of schema {SCHEMA} in {path}; {', '.join(wrong)} cannot be read. It was changed, or "
@@ -171,6 +174,8 @@ def refuse_difference(path: Path, about: Mapping[str, Any], expected: Mapping[st
     if names and now and names != now:
         lines.append(_line("x_names", listed(names), listed(now)))
     lines += _inputs_difference(about.get(INPUTS), expected.get(INPUTS))
+    if (HOLES in about) != (HOLES in expected):
+        lines.append(_line("missing=", *(str(HOLES in one) for one in (about, expected))))
     for key in IDENTITY:
         there, here = about[key], expected.get(key, about[key])
         if key == "simulator":

@@ -1,8 +1,8 @@
 """A store's simulations in formats of others, a shard at a time.
 
 Parquet: one row a simulation, with its number, case, status, seconds, each parameter under its name, and the observation as a
-list of float32, row by row if it has several axes. Zarr: arrays `theta`, `x`, `case`, `status` and `seconds`. Both carry the
-store's description.
+list of float32, row by row if it has several axes. Zarr: arrays `theta`, `x`, `case`, `status` and `seconds`. A number that is
+missing is NaN. Both carry the store's description.
 """
 
 import json
@@ -18,7 +18,9 @@ from scorefold.disk import durable
 from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.outcome import STATUS
+from scorefold.simulation.store.description import HOLES
 from scorefold.simulation.store.store import Store
+from scorefold.simulation.with_holes import with_nan
 
 
 def to_parquet(store: Store, path: Path) -> None:
@@ -40,7 +42,7 @@ def to_parquet(store: Store, path: Path) -> None:
         metadata={"scorefold": json.dumps(store.about), "shape": json.dumps(list(store.shape))},
     )
     with _written(path) as part_path, parquet.ParquetWriter(part_path, schema) as writer:
-        for start, part in store.read():
+        for start, part in _read(store):
             stop = start + len(part["status"])
             columns = [
                 np.arange(start, stop),
@@ -72,10 +74,16 @@ def _fill(group: Any, store: Store) -> None:
         rows = min(store.rows, stop)
         fill = 255 if key == "status" else 0
         arrays[key] = group.create_array(key, shape=(stop, *shape), dtype=kind, chunks=(rows, *shape), fill_value=fill)
-    for start, part in store.read():
+    for start, part in _read(store):
         stop = start + len(part["status"])
         for key, value in {**part, "seconds": store.runtimes(start, stop)}.items():
             arrays[key][start:stop] = value
+
+
+def _read(store: Store) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    """All simulations, with NaN for missing numbers."""
+    for start, part in store.read():
+        yield start, part | ({"x": with_nan(part["x"])} if HOLES in store.about else {})
 
 
 @contextmanager

@@ -33,9 +33,10 @@ class StoreFilling:
         calls: Calls,
         x_names: tuple[str, ...] = (),
         inputs: Inputs | None = None,
+        holes: bool = False,
     ):
         self.path, self.prior, self.simulator, self.calls, self.x_names = path, prior, simulator, calls, x_names
-        self.inputs = inputs
+        self.inputs, self.holes = inputs, holes
         self.shape: tuple[int, ...] | None = None
         self._store: Store | None = None
         self._lock, self._waited, self._added = ExitStack(), False, False
@@ -52,7 +53,8 @@ class StoreFilling:
         version = import_module(__name__.split(".")[0]).__version__
         simulator = fingerprint(self.simulator)
         about = description.describe(self.prior, simulator, self.calls.seed, self.calls.set_size, shape, version)
-        named = {description.X_NAMES: list(self.x_names)} if self.x_names else {}
+        named: dict[str, Any] = {description.X_NAMES: list(self.x_names)} if self.x_names else {}
+        named |= {description.HOLES: True} if self.holes else {}
         return about | named | ({} if self.inputs is None else {description.INPUTS: describe_inputs(self.inputs)})
 
     def begin(self, shape: tuple[int, ...]) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 from scorefold.prior import Prior
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.columns import joined_names
+from scorefold.simulation.holes import opened
 from scorefold.simulation.outcome import MISSING, Block
 from scorefold.simulation.simulations import IN_RAM, Simulations, gather, pieces
 
@@ -13,9 +14,16 @@ class Memory:
     """Rows for all calls of a run, once the shape of an observation is known."""
 
     def __init__(
-        self, calls: Calls, prior: Prior | None = None, x_names: tuple[str, ...] = (), input_names: tuple[str, ...] = ()
+        self,
+        calls: Calls,
+        prior: Prior | None = None,
+        x_names: tuple[str, ...] = (),
+        input_names: tuple[str, ...] = (),
+        holes: bool = False,
     ):
         self.calls, self.prior, self.x_names, self.input_names = calls, prior, x_names, input_names
+        self.holes = holes
+        """Numbers may be missing (`simulation/holes.py`)."""
         self.shape: tuple[int, ...] | None = None
         self.x = np.zeros(0, np.float32)
         """(calls, *shape), 0 where a simulation failed or is missing"""
@@ -50,7 +58,8 @@ class Memory:
         """The training cases of which all calls have been made, if the parameters are draws from a prior; asked for once."""
         assert self.prior is not None
         blocks, names = ((rows.start, self.x[rows]) for rows in pieces(self.x)), (self.x_names, self.input_names)
-        return gather(self.prior, self.calls, self._status, blocks, self.shape or (), self._sets, *names)
+        sims = gather(self.prior, self.calls, self._status, blocks, self.shape or (), self._sets, *names)
+        return opened(sims) if self.holes else sims
 
     def _sets(self, shape: tuple[int, ...]) -> np.ndarray:
         """Where cases go: sets of one observation over the simulations themselves, which close ranks, without a copy."""

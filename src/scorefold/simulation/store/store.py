@@ -43,6 +43,7 @@ from scorefold.errors import FolderVanished, ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
 from scorefold.simulation.calls import Calls, plan
+from scorefold.simulation.holes import opened
 from scorefold.simulation.outcome import STATUS, Block
 from scorefold.simulation.simulations import IN_MEMORY, Simulations, gather
 from scorefold.simulation.store import agreement, description, shard
@@ -223,7 +224,10 @@ class Store:
         return max((one.stop for one in self._all()), default=0)
 
     def read(self, stop: int | None = None) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """All simulations below `stop` in order, a shard at a time: (index of the first, θ, x, case and status)."""
+        """All simulations below `stop` in order, a shard at a time: (index of the first, θ, x, case and status).
+
+        x are as they lie on the disk, where a missing number is `HOLE` of `simulation/with_holes.py`.
+        """
         stop = self.stop() if stop is None else stop
         for number in range(-(-stop // self.rows)):
             for start, part in self._read_range(number):
@@ -356,7 +360,8 @@ class Store:
             return self._mapped(shape)
 
         blocks, names = self._observations(calls.budget), (self.x_names, self.input_names)
-        return gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
+        sims = gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
+        return opened(sims) if description.HOLES in self.about else sims
 
     def _observations(self, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """x of the first `stop` simulations, in order and without a gap."""

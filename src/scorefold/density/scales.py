@@ -1,0 +1,136 @@
+"""Noise that is Gaussian but for its scale: z = s g with g ~ N(0, I), and s one of a few sds, anew for every observation.
+
+    q(z) = Σ_k w_k N(z | 0, s_k² I)
+
+Outliers, and observations that are more precise than others, are of this kind. Coupling layers find it hard to learn, as all
+numbers of an observation share one s. It is fitted together with a straight line, x ≈ A u + b + s L g, by expectation and
+maximisation: with p_ik the probability that case i has scale k and ω_i = Σ_k p_ik / s_k²,
+
+    (A, b) by least squares with weights ω_i,   L Lᵀ = mean_i ω_i r_i r_iᵀ,
+    w_k = mean_i p_ik,   s_k² = mean_i p_ik |L⁻¹ r_i|² / (d w_k)
+
+("Normal/independent distributions and their applications in robust regression", Lange and Sinsheimer, 1993). One scale, a plain
+Gaussian, is kept unless the Bayesian information criterion favours more.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp
+
+from scorefold.score.least_squares import NoisyLine
+from scorefold.types import Array, Float, Key, Observation, Scalar
+
+SCALES = 3
+"""At most."""
+NEVER = -30.0
+"""The log weight of a scale that is not there."""
+MOST_FEATURES = 64
+"""Of more numbers the noise is taken for Gaussian."""
+STEPS, ROUNDS = 50, 20
+"""Of the scales alone, and of line and scales together."""
+SMALLEST_VARIANCE = 1e-4
+"""Of a scale, where the Gaussian's is 1."""
+
+
+class Scales(eqx.Module):
+    """log w_k, up to a constant, and log s_k."""
+
+    log_weights: Float[Array, " scales"]
+    log_sds: Float[Array, " scales"]
+
+    def log_density(self, z: Observation) -> Scalar:
+        """log q(z)."""
+        squares = jnp.sum(z**2) * jnp.exp(-2 * self.log_sds)
+        each = jax.nn.log_softmax(self.log_weights) - len(z) * self.log_sds - squares / 2
+        return jax.nn.logsumexp(each) - len(z) / 2 * jnp.log(2 * jnp.pi)
+
+    def draw(self, dim: int, key: Key) -> Observation:
+        """z of so many numbers."""
+        key_scale, key_z = jax.random.split(key)
+        which = jax.random.categorical(key_scale, self.log_weights)
+        return jnp.exp(self.log_sds[which]) * jax.random.normal(key_z, (dim,))
+
+    def moved(self, by: "Scales") -> "Scales":
+        """With what training adds to its numbers."""
+        return jax.tree.map(jnp.add, self, by)
+
+
+def blank() -> Scales:
+    """One of this size, its numbers still to be put in; as what training adds, nothing."""
+    return Scales(jnp.zeros(SCALES), jnp.zeros(SCALES))
+
+
+def gaussian() -> Scales:
+    """One scale."""
+    return Scales(jnp.array([0.0] + [NEVER] * (SCALES - 1)), jnp.zeros(SCALES))
+
+
+def fit_scales(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> tuple[NoisyLine, Scales]:
+    """The line, with its noise's scales, of cases x (rows, x) and u (rows, dim) around a line by least squares."""
+    count, features = x.shape
+    if features > MOST_FEATURES:
+        return line, gaussian()
+    squares = _squares(x, u, line)
+    best, found = _log_likelihood(squares, np.zeros(1), np.ones(1), features), None
+    for number in range(2, SCALES + 1):
+        weights, variances = _by_distances(squares, number, features)
+        gain = _log_likelihood(squares, np.log(weights), variances, features) - (number - 1) * np.log(count)
+        if gain > best:
+            best, found = gain, (weights, variances)
+    if found is None:
+        return line, gaussian()
+    for _ in range(ROUNDS):
+        line, found = _round(x, u, line, found)
+    more = SCALES - len(found[0])
+    log_weights = np.concatenate([np.log(found[0]), np.full(more, NEVER)])
+    log_sds = np.concatenate([np.log(found[1]) / 2, np.zeros(more)])
+    return line, Scales(jnp.asarray(log_weights, jnp.float32), jnp.asarray(log_sds, jnp.float32))
+
+
+def _squares(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> np.ndarray:
+    """|L⁻¹ r|² of every case."""
+    residual = x - u @ line.slope.T - line.offset
+    return np.square(np.linalg.solve(np.linalg.cholesky(line.noise), residual.T)).sum(axis=0)
+
+
+def _joint(squares: np.ndarray, log_weights: np.ndarray, variances: np.ndarray, features: int) -> np.ndarray:
+    """(cases, scales): log w_k N(r_i | 0, s_k² L Lᵀ), up to what all share."""
+    return log_weights - features / 2 * np.log(variances) - squares[:, None] / (2 * variances)
+
+
+def _log_likelihood(squares: np.ndarray, log_weights: np.ndarray, variances: np.ndarray, features: int) -> float:
+    return float(logsumexp(_joint(squares, log_weights, variances, features), axis=1).sum())
+
+
+def _step(squares: np.ndarray, weights: np.ndarray, variances: np.ndarray, features: int) -> tuple[np.ndarray, ...]:
+    """p (cases, scales), and the weights and variances that they mean."""
+    joint = _joint(squares, np.log(weights), variances, features)
+    p = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    share = np.maximum(p.mean(axis=0), 1e-9)
+    variance = (p * squares[:, None]).mean(axis=0) / (features * share)
+    return p, share / share.sum(), np.maximum(variance, SMALLEST_VARIANCE)
+
+
+def _by_distances(squares: np.ndarray, number: int, features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and variances of so many scales around a line that stays."""
+    places = (np.arange(number) + 0.5) / number
+    weights, variances = np.full(number, 1 / number), np.maximum(np.quantile(squares, places) / features, SMALLEST_VARIANCE)
+    for _ in range(STEPS):
+        _, weights, variances = _step(squares, weights, variances, features)
+    return weights, variances
+
+
+def _round(
+    x: np.ndarray, u: np.ndarray, line: NoisyLine, found: tuple[np.ndarray, np.ndarray]
+) -> tuple[NoisyLine, tuple[np.ndarray, np.ndarray]]:
+    """One step of line and scales together; the ridge of the noise stays as it was."""
+    p, weights, variances = _step(_squares(x, u, line), *found, x.shape[1])
+    omega = (p / variances).sum(axis=1)
+    design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
+    fit = np.linalg.lstsq(design * np.sqrt(omega)[:, None], x * np.sqrt(omega)[:, None], rcond=None)[0]
+    residual = x - design @ fit
+    noise = (residual * omega[:, None]).T @ residual / len(x)
+    ridge = 1e-4 * np.trace(noise) / len(noise) + 1e-8
+    return NoisyLine(fit[1:].T, fit[0], noise + ridge * np.eye(len(noise))), (weights, variances)
