@@ -10,6 +10,7 @@ from exact_posteriors import VARIANCES, Exact, summed
 from full import shortly
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.posterior import sum_of_terms
 from scorefold.posterior import summed as module
 from scorefold.sample import nuts
 from scorefold.sample.nuts import Chains, Length, agreement, nuts_draws
@@ -63,9 +64,10 @@ def test_the_sum_does_not_see_padding_or_chunks(monkeypatch):
     x, u = jnp.asarray(observed(5), jnp.float32), jnp.array([0.2, 0.4])
     exact = -jnp.sum(u**2) / 2 + sum(Exact().term(u, one) for one in x)
     padded = jnp.concatenate([x, jnp.full((3, 2), 1e6)])
-    value, slope = jax.value_and_grad(module._log_density)(u, (Exact(), padded, module._times(np.ones(5)), None))
-    monkeypatch.setattr(module, "CHUNK", 2)
-    chunked, chunked_slope = jax.value_and_grad(module._log_density)(u, (Exact(), padded, module._times(np.ones(5)), None))
+    data = (Exact(), padded, sum_of_terms.times_padded(np.ones(5)), None)
+    value, slope = jax.value_and_grad(sum_of_terms.log_density)(u, data)
+    monkeypatch.setattr(sum_of_terms, "CHUNK", 2)
+    chunked, chunked_slope = jax.value_and_grad(sum_of_terms.log_density)(u, data)
     np.testing.assert_allclose([value, chunked], exact, rtol=1e-5)
     np.testing.assert_allclose(slope, chunked_slope, rtol=1e-4)
     assert jnp.isfinite(slope).all()
@@ -74,13 +76,13 @@ def test_the_sum_does_not_see_padding_or_chunks(monkeypatch):
 def test_the_same_observation_many_times_counts_as_often():
     values = observed(3)
     x = values[np.random.default_rng(0).integers(3, size=50)]
-    different, times = module._counted(x)
+    different, times = sum_of_terms.counted(x)
     assert times.sum() == 50
     assert (times > 0).sum() == 3
     u = jnp.array([0.2, 0.4])
     exact = -jnp.sum(u**2) / 2 + sum(Exact().term(u, jnp.asarray(one, jnp.float32)) for one in x)
-    np.testing.assert_allclose(module._log_density(u, (Exact(), different, times, None)), exact, rtol=1e-5)
-    whole = module._likelihoods(u[None], module._prepared(Exact(), different, times, None))[0]
+    np.testing.assert_allclose(sum_of_terms.log_density(u, (Exact(), different, times, None)), exact, rtol=1e-5)
+    whole = sum_of_terms.likelihoods(u[None], sum_of_terms.prepared(Exact(), different, times, None))[0]
     np.testing.assert_allclose(whole[0] - jnp.sum(u**2) / 2, exact, rtol=1e-5)
 
 
@@ -126,7 +128,7 @@ def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
 def test_a_clouds_likelihoods_are_the_sum():
     x, u = jnp.asarray(observed(37), jnp.float32), jnp.asarray(np.random.default_rng(0).normal(size=(6, 2)), jnp.float32)
     padded = jnp.concatenate([x, jnp.full((27, 2), 1e6)])
-    found = module._likelihoods(u, module._prepared(Exact(), padded, module._times(np.ones(37)), None))
+    found = sum_of_terms.likelihoods(u, sum_of_terms.prepared(Exact(), padded, sum_of_terms.times_padded(np.ones(37)), None))
     exact = jax.vmap(jax.value_and_grad(lambda u: sum(Exact().term(u, one) for one in x)))(u)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), tuple(found), exact)
 

@@ -1,0 +1,242 @@
+"""The sum of the terms log p(x_j|u) of n observations: its value, gradient and members, added up a chunk at a time.
+
+Observations that are the same are added up once, times their number; they are padded to a few bucket sizes.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.compose.from_proposal import Tilt
+from scorefold.compose.other_prior import OtherPrior
+from scorefold.compose.slice import Along
+from scorefold.density.mean_terms import MeanTerms, Terms
+from scorefold.posterior.asked import Asked
+from scorefold.posterior.at_draws import response
+from scorefold.sample.ascent import ascend, curvatures
+from scorefold.sample.nuts import Chains, all_chains
+from scorefold.sample.tempered import Clouds, Tempered, tempered
+from scorefold.score.ensemble import bucket
+from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta
+
+CHUNK = 64
+"""Observations whose terms are computed together."""
+CLOUD_CHUNK, PAIRS = 16, 4_096
+"""Of a cloud: observations at a time, and pairs of a draw and an observation."""
+MASSES = 256
+"""Draws of x at each u, by which the mass of a geometric mean of densities is measured."""
+ASCENT = 30
+"""Steps uphill."""
+GRADIENTS_TOGETHER = 32
+"""Draws at which members are compared at a time."""
+
+
+def padded(x: np.ndarray) -> Float[Array, "... obs x"]:
+    """With copies of the last one up to a bucket's size."""
+    missing = bucket(x.shape[-2]) - x.shape[-2]
+    return jnp.asarray(np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, missing), (0, 0)], mode="edge"), jnp.float32)
+
+
+def counted(x: np.ndarray) -> tuple[Float[Array, "obs x"], Float[Array, " obs"]]:
+    """Observations that differ, padded, and how often each is there: of counts and choices many are the same."""
+    different, times = np.unique(x, axis=0, return_counts=True)
+    if len(different) == len(x):  # in the order they came in
+        return padded(x), times_padded(np.ones(len(x)))
+    return padded(different), times_padded(times)
+
+
+def times_padded(times: np.ndarray) -> Float[Array, " obs"]:
+    """How often each observation counts, and 0 for those that fill up the bucket."""
+    return jnp.asarray(np.pad(times, (0, bucket(len(times)) - len(times))), jnp.float32)
+
+
+def log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt | None]) -> Scalar:
+    """log p(u) + Σ_j of the members' mean term, each observation as often as it counts."""
+    terms, x, times, tilt = data
+    parts = (x.reshape(-1, min(CHUNK, len(x)), x.shape[1]), times.reshape(-1, min(CHUNK, len(x))))
+
+    def one(x: Array) -> Scalar:
+        return terms.term(u, terms.prepare(x))
+
+    def add(total: Scalar, part: tuple[Array, Array]) -> tuple[Scalar, None]:
+        return total + jnp.sum(jnp.where(part[1] > 0, part[1] * jax.vmap(one)(part[0]), 0.0)), None
+
+    start = -jnp.sum(u**2) / 2 + (0.0 if tilt is None else tilt.log_ratio(u[None])[0])
+    if len(parts[0]) == 1:
+        return add(start, jax.tree.map(lambda v: v[0], parts))[0]
+    # In reverse the terms of a chunk are computed again rather than kept.
+    return jax.lax.scan(jax.checkpoint(add), start, parts)[0]
+
+
+@eqx.filter_jit
+def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None) -> tuple[Terms, Any, Array, Tilt | None]:
+    """With what of the observations does not depend on u, computed once."""
+    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), times, tilt
+
+
+def likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple[Float[Array, " draws"], Cloud]:
+    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows the number of different observations,
+    not the bucket's size.
+
+    A tilt from N(0, I) to the prior counts like one more observation.
+    """
+    terms, prepared, times, tilt = data
+    chunk = min(CLOUD_CHUNK, len(jax.tree.leaves(prepared)[0]))
+
+    def one(u: Theta) -> tuple[Scalar, Theta]:
+        def add(i: Array, total: tuple[Scalar, Theta]) -> tuple[Scalar, Theta]:
+            some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), prepared)
+            often = jax.lax.dynamic_slice_in_dim(times, i * chunk, chunk)
+            value, slope = jax.value_and_grad(
+                lambda u: jnp.sum(jnp.where(often > 0, often * jax.vmap(lambda x: terms.term(u, x))(some), 0.0))
+            )(u)
+            return total[0] + value, total[1] + slope
+
+        start = (jnp.zeros(()), jnp.zeros_like(u))
+        if tilt is not None:
+            start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
+        return jax.lax.fori_loop(0, (jnp.sum(times > 0) + chunk - 1) // chunk, add, start)
+
+    return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
+
+
+def likelihoods_asked(
+    v: Along, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]
+) -> tuple[Float[Array, " draws"], Along]:
+    """The same under another prior, or along the plane of some parameters."""
+    own, asked = data
+    value, slope = likelihoods(asked.back(v), own)
+    if asked.other is not None:
+        other, tilt = asked.other, asked.tilt
+        more, pull = jax.vmap(jax.value_and_grad(lambda w: other.exact_log_ratio(w, tilt)))(asked.back(v))
+        value, slope = value + more, slope + jnp.where(jnp.isfinite(more)[:, None], pull, 0.0)
+    return value, slope if asked.plane is None else slope @ asked.plane.free
+
+
+def log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked]) -> Scalar:
+    """`log_density` under another prior, or along the plane of some parameters."""
+    own, asked = data
+    u = asked.back(v[None])[0]
+    value = log_density(u, own)
+    return value if asked.other is None else value + asked.other.log_ratio_at(u, asked.tilt)
+
+
+@eqx.filter_jit
+def values_asked(u: Cloud, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]) -> Float[Array, " draws"]:
+    """Σ_j of the terms, and the log ratio of another prior; values alone."""
+    with jax.default_matmul_precision("highest"):
+        return likelihoods_asked(u, data)[0]
+
+
+@eqx.filter_jit
+def volumes(terms: Any, x: Float[Array, "obs x"]) -> Float[Array, " obs"]:
+    """What the terms leave out of log p(x|u)."""
+    return jax.lax.map(terms.log_volume, x, batch_size=CHUNK)
+
+
+@eqx.filter_jit
+def masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> Float[Array, "draws count"]:
+    """`MeanTerms.masses` at every draw."""
+    keys = jax.random.split(key, len(u))
+    return jax.lax.map(lambda at: terms.masses(at[0], at[1], at[2], MASSES), (u, x, keys))
+
+
+@eqx.filter_jit
+def each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "points obs"]:
+    """The members' mean term of each observation."""
+    with jax.default_matmul_precision("highest"):
+        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        return jax.lax.map(lambda u: jax.vmap(lambda x: terms.term(u, x))(prepared), u)
+
+
+@eqx.filter_jit
+def term_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "members draws obs"]:
+    """Every member's term of each observation."""
+    with jax.default_matmul_precision("highest"):
+        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        return jnp.moveaxis(jax.lax.map(lambda u: jax.vmap(lambda x: terms.by_member(u, x))(prepared), u), -1, 0)
+
+
+@eqx.filter_jit
+def climbed(
+    u: Cloud, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked], by_volume: OtherPrior | None
+) -> tuple[Cloud, Float[Array, "draws dim dim"]]:
+    """Uphill on the density of u, or of θ; and the curvatures there."""
+
+    def one(u: Theta) -> Scalar:
+        value = log_density_asked(u, data)
+        return value if by_volume is None else value + by_volume.log_ratio_at(u, data[1].tilt)
+
+    def score(u: Cloud) -> Cloud:
+        return jax.lax.map(jax.grad(one), u)
+
+    with jax.default_matmul_precision("highest"):
+        top = ascend(score, u, ASCENT)
+        return top, curvatures(score, top)
+
+
+@eqx.filter_jit
+def clouds_of_many(
+    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], dim: int, clouds: Clouds, keys: Array
+) -> Tempered:
+    """Those of each data set, with the keys that they would have alone."""
+    terms, x, times, tilt = data
+    number, size = clouds
+
+    def one(x: Array, key: Key) -> Tempered:
+        own = prepared(terms, x, times, tilt)
+        each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
+        return jax.vmap(lambda key: tempered(likelihoods, own, dim, size, key))(each)
+
+    return jax.vmap(one)(x, keys)
+
+
+@eqx.filter_jit
+def by_member(
+    terms: MeanTerms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None, u: Cloud
+) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
+    """The gradient of every member's own log density, a few draws at a time, and how far the draws give way to it."""
+
+    def one(network: Any) -> Cloud:
+        alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
+        return jax.lax.map(lambda u: jax.grad(log_density)(u, (alone, x, times, tilt)), u, batch_size=GRADIENTS_TOGETHER)
+
+    scores = jax.lax.map(one, terms.network)
+    return scores, response(u, scores)
+
+
+@eqx.filter_jit
+def values_by_member(terms: MeanTerms, x: Float[Array, "obs x"], times: Array, u: Cloud) -> Float[Array, "members draws"]:
+    """Every member's sum, without the tilt, which they share."""
+
+    def one(network: Any) -> Float[Array, " draws"]:
+        alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
+        return jax.lax.map(lambda u: log_density(u, (alone, x, times, None)), u, batch_size=GRADIENTS_TOGETHER)
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, terms.network)
+
+
+@eqx.filter_jit
+def at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud, Float[Array, "pairs dim dim"]]:
+    """∇_u log p(x|u) and its derivative for each pair, a few at a time."""
+
+    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        prepared, at = terms.prepare(pair[0]), pair[1]
+        gradient = jax.grad(lambda u: terms.term(u, prepared))
+        return gradient(at), jax.jacfwd(gradient)(at)
+
+    return jax.lax.map(one, (x, u), batch_size=GRADIENTS_TOGETHER)
+
+
+@eqx.filter_jit
+def chains_of_many(
+    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], chains: Chains, keys: Array
+) -> tuple[Float[Array, "sets chains length dim"], Array]:
+    """Those of each data set."""
+    terms, x, times, tilt = data
+    return jax.vmap(lambda x, key: all_chains(log_density, (terms, x, times, tilt), chains, key))(x, keys)
