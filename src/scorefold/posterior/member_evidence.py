@@ -1,7 +1,7 @@
 """What each member of an ensemble alone would have as evidence, up to what all share: by composed scores, or by summed terms.
 
-The composed density of member k differs from the whole's by the integral of the difference δ_k of their scores, so that with the
-draws' mean ū, at which all of C is taken,
+The composed density of member k differs from the whole's by the integral of the difference δ_k of their scores, so that with
+the draws' mean ū, at which all of C is taken,
 
     C_k = Σ_j log p_k(ū|x_j) + log E e^{(δ_k(u) + δ_k(ū)) · (u - ū) / 2},
 
