@@ -467,9 +467,7 @@ class Posterior(Densities):
         theta[finite] = self.prior.from_normal(u[finite])
         many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
         if len(u) < len(x):
-            stopped = Interrupted(
-                f"drawing was interrupted after {len(u)} of {len(x)} data sets; `draws` of this holds theirs."
-            )
+            stopped = Interrupted(f"drawing was interrupted after {len(u)} of {len(x)} data sets; `draws` of this has theirs.")
             stopped.draws = many
             raise stopped
         if not many.converged.all():
