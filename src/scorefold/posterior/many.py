@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from scorefold.errors import Diverged, UntrustworthyDraws
-from scorefold.posterior.draws import Drawn, Options
+from scorefold.errors import Diverged, Interrupted, UntrustworthyDraws
+from scorefold.posterior.draws import Drawn, ManyDraws, Options
+from scorefold.prior import Prior
 from scorefold.progress import bar
 
 Many = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -54,3 +55,24 @@ def draw_in_parts(
             report.end("stopped")
     u, converged, diverged = (np.concatenate(one) for one in zip(*parts, strict=True))
     return u, converged, diverged
+
+
+def gathered(prior: Prior, found: Many, sets: int, seconds: float) -> ManyDraws:
+    """What was drawn for the data sets; with a warning where a sampler did not settle, and `Interrupted` if some are missing."""
+    u, converged, diverged = found
+    finite = np.isfinite(u).all(axis=(1, 2))
+    theta = np.full(u.shape, np.nan)
+    theta[finite] = prior.from_normal(u[finite])
+    many = ManyDraws(theta, converged & finite, diverged | ~finite, seconds)
+    if len(u) < sets:
+        stopped = Interrupted(f"drawing was interrupted after {len(u)} of {sets} data sets; `draws` of this has theirs.")
+        stopped.draws = many
+        raise stopped
+    if not many.converged.all():
+        warnings.warn(
+            f"the sampler has not settled for {np.sum(~many.converged)} of {sets} data sets, and diverged for "
+            f"{many.diverged.sum()} of these; `converged` and `diverged` say which.",
+            UntrustworthyDraws,
+            stacklevel=3,
+        )
+    return many

@@ -21,13 +21,13 @@ from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.disk import folder as model
 from scorefold.disk.trouble import told
-from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
+from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
-from scorefold.posterior.many import draw_in_parts, draw_one_by_one
+from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered
 from scorefold.posterior.observations import several_sets, with_inputs
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
@@ -461,23 +461,8 @@ class Posterior(Densities):
         seeds = [(one, 0) for one in firsts] if each else [(firsts[0], i) for i in range(len(x))]
         with single_precision():
             draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
-            u, converged, diverged = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
-        finite = np.isfinite(u).all(axis=(1, 2))
-        theta = np.full(u.shape, np.nan)
-        theta[finite] = self.prior.from_normal(u[finite])
-        many = ManyDraws(theta, converged & finite, diverged | ~finite, time.perf_counter() - started)
-        if len(u) < len(x):
-            stopped = Interrupted(f"drawing was interrupted after {len(u)} of {len(x)} data sets; `draws` of this has theirs.")
-            stopped.draws = many
-            raise stopped
-        if not many.converged.all():
-            warnings.warn(
-                f"the sampler has not settled for {np.sum(~many.converged)} of {len(x)} data sets, and diverged for "
-                f"{many.diverged.sum()} of these; `converged` and `diverged` say which.",
-                UntrustworthyDraws,
-                stacklevel=2,
-            )
-        return many
+            found = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
+        return gathered(self.prior, found, len(x), time.perf_counter() - started)
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
