@@ -58,7 +58,7 @@ def draw_in_parts(
 
 
 def gathered(prior: Prior, found: Many, sets: int, seconds: float) -> ManyDraws:
-    """What was drawn for the data sets; with a warning where a sampler did not settle, and `Interrupted` if some are missing."""
+    """What was drawn for the data sets: a warning where a sampler did not settle, and `Interrupted` if some are missing."""
     u, converged, diverged = found
     finite = np.isfinite(u).all(axis=(1, 2))
     theta = np.full(u.shape, np.nan)
