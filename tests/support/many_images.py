@@ -29,7 +29,9 @@ def simulator(theta, keys):
 prior = sf.Prior({"up": stats.uniform(0, 1), "right": stats.uniform(0, 1)})
 sims = sf.simulate(prior, simulator, count)
 print("simulated", sims.x.nbytes >> 20, peak(), flush=True)
-posterior = sf.fit(sims, sf.NPSE(set_size=1, embedding="convolution", training=sf.Training(members=members, steps=50)))
+posterior = sf.fit(
+    sims, sf.NPSE(set_size=1, embedding="convolution", training=sf.Training(members=members, steps=50, learning_rates=(1e-3,)))
+)
 print("trained", peak(), flush=True)
 image = np.asarray(simulator(np.array([[0.3, 0.6]]), jax.random.split(jax.random.key(1), 1)), np.float64)
 draws = posterior.sample(image, 100)

@@ -117,7 +117,8 @@ def look(sims: Simulations) -> Seen:
     parts = []
     for at in pieces(sims.x):
         part = sims.x[at][np.arange(sims.set_size) < sims.sizes[at, None]].reshape(sims.sizes[at].sum(), -1)
-        parts.append((part.min(axis=0), part.max(axis=0), kinds_of(part), part[:: max(1, int(sims.sizes.sum()) // LOOKED_AT)]))
+        some = part[:: max(1, int(sims.sizes.sum()) // LOOKED_AT)].copy()  # a view would hold the whole piece in memory
+        parts.append((part.min(axis=0), part.max(axis=0), kinds_of(part), some))
     low, high = np.min([one[0] for one in parts], axis=0), np.max([one[1] for one in parts], axis=0)
     some = np.concatenate([one[3] for one in parts]).astype(np.float64)
     kind = _joined([one[2] for one in parts], low, high, some)
