@@ -234,6 +234,7 @@ def assert_both_modes(u, problem):
     assert ratio.max() < 1.09
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("n", shortly([5, 30, 300], 30))
 def test_self_tuned_finds_both_modes(n, figure):
     u, info = run(SelfTuned(), bimodal(n).sets, 2, clouds=2)

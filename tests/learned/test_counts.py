@@ -28,6 +28,7 @@ def misses(draws, mean, sd):
     return np.abs((draws.theta.mean(axis=0) - mean) / sd).max(), np.abs(np.log(draws.theta.std(axis=0) / sd)).max()
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_a_binomial_count_has_its_probabilities_and_the_beta_posterior(quick_to_run, tmp_path):
     """Taken for continuous, the count gives means up to 4 sd off."""

@@ -60,6 +60,7 @@ def test_a_trained_posterior_uses_the_inputs(sims, data, method, quick_to_run, t
     np.testing.assert_allclose(back.sample(y, 1_000, inputs=dose).theta, draws.theta, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.full
 def test_refining_and_checking_simulate_with_the_observed_inputs(sims, data):
     y, dose = data
     seen = []

@@ -688,7 +688,7 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
 
 
 def test_a_model_of_version_4_that_took_every_number_for_continuous_is_read(tmp_path):
-    posterior = untrained("nle")
+    posterior = untrained("nle, Gaussian noise")
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
     assert config["posterior"].pop("whole") == 0

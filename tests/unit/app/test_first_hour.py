@@ -28,7 +28,7 @@ def test_one_household_of_two_by_hand():
 def test_the_exact_posterior_of_households_narrows_around_the_truth():
     trial = first_hour.households(3)
     draws = trial.reference()
-    assert draws.shape == (first_hour.DRAWS, 2)
+    assert draws.shape == (first_hour.REFERENCE, 2)
     off = (draws.mean(axis=0) - first_hour.SPREAD) / draws.std(axis=0)
     assert np.abs(off).max() < 5.5
     assert draws.std(axis=0).max() < 0.05

@@ -291,6 +291,7 @@ def test_noise_of_two_scales_is_found_and_gaussian_noise_has_one():
     np.testing.assert_allclose(fit_line(x, u, tails=True).slope, fit_line(x, u).slope)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_scales_are_a_density_and_draw_from_it():
     scales = Scales(jnp.array([0.0, 1.0, -30.0]), jnp.array([-0.5, 0.7, 0.0]))
     grid = jnp.linspace(-15.0, 15.0, 3_001)

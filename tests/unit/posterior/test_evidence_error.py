@@ -55,6 +55,7 @@ def exact(x):
     return stats.multivariate_normal(np.tile(OFFSET, N), joint).logpdf(x.reshape(-1))
 
 
+@pytest.mark.full
 # The mean square of 12 standardised errors is χ²/12: outside of (0.04, 4.8) with 4e-7.
 @pytest.mark.false_failure(1e-6)
 def test_the_error_is_that_of_a_line_fitted_to_few_simulations():

@@ -71,6 +71,7 @@ def test_parameters_that_are_mapped_keep_their_shift():
     assert by_scores(MemberScores(scores, COVARIANCE), u, u @ matrix.T + 7).shift[0] == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_modes_far_apart_do_not_make_disagreement_look_large():
     rng = np.random.default_rng(0)
     side = rng.choice([-1.0, 1.0], (1_024, 1))

@@ -91,6 +91,7 @@ def test_a_store_keeps_holes(tmp_path, simulator, workers):
     assert np.array_equal(x, here.x[:, 0], equal_nan=True)
 
 
+@pytest.mark.false_failure(1e-6)
 def test_holes_of_simulations_that_are_mapped_from_a_store(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "IN_MEMORY", 0)
     with pytest.warns(ScorefoldWarning, match="failed"):
@@ -118,6 +119,7 @@ def with_dose_in_jax(theta, keys, inputs):
     return jax.vmap(one)(theta, keys, inputs)
 
 
+@pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("simulator", [with_dose, with_dose_in_jax], ids=["plain", "batched"])
 def test_inputs_are_never_missing(simulator, tmp_path):
     known = {"inputs": np.array([[1.0], [2.0]]), "input_names": ["dose"]}
