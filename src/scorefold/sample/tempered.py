@@ -1,14 +1,15 @@
 """Tempered sequential Monte Carlo on a summed log likelihood ℓ in the N(0, I) space: several modes, each with its weight.
 
-A cloud of draws passes through π_τ(u) ∝ N(u | 0, I) e^{τ ℓ(u)} from τ = 0, where it is drawn exactly, to τ = 1. Each rise
-of τ is as large as leaves the weights e^{Δτ ℓ} an effective size of half the cloud. Then the cloud is resampled, and moved by
-two kinds of Metropolis steps that leave π_τ as it is, one half of the cloud at a time with what the other half knows
-("Ensemble samplers with affine invariance", Goodman and Weare, 2010):
+A cloud of draws passes through π_τ(u) ∝ q(u)^{1-τ} [N(u | 0, I) e^{ℓ(u)}]^τ from τ = 0, where it is drawn exactly, to τ = 1.
+q has Gaussians at the summits of the posterior and the prior (`summits.py`), so that two or three rises are enough for a
+posterior that is nearly Gaussian around each of its modes. Each rise of τ is as large as leaves the weights e^{Δτ v},
+v = log N + ℓ - log q, an effective size of half the cloud. Then the cloud is resampled, and moved by Metropolis steps of three
+kinds that leave π_τ as it is, one half of the cloud at a time with what the other half knows ("Ensemble samplers with affine
+invariance", Goodman and Weare, 2010):
 
 - Langevin steps with the local preconditioner M of `self_tuned.py`, which make every draw forget where in its mode it was;
-- jumps to u' ~ q(u') = mean_k N(u' | v_k, w² M) around the other half's draws v_k, accepted with probability
-  min(1, π(u') q(u) / (π(u) q(u'))), which make it forget in which mode it was. w is Scott's width for so many draws; in
-  many dimensions jumps are seldom accepted, and weights then rest on resampling alone.
+- jumps to u' ~ g(u'), accepted with probability min(1, π(u') g(u) / (π(u) g(u'))), which make it forget in which mode it was;
+  in turns with g = q and with g(u') = mean_k N(u' | v_k, w² M) around the other half's draws v_k, w Scott's width for so many.
 
 At τ = 1 moves go on until draws have forgotten where they were: a step of length h that is accepted for a share r of the
 draws forgets r (1 - e^{-h}), a jump all. The mean weight of every rise gives the evidence, ∫ N(u | 0, I) e^{ℓ(u)} du.
@@ -30,6 +31,7 @@ from scorefold.errors import Diverged
 from scorefold.sample.health import FARTHEST_DRAW, Identities, identities
 from scorefold.sample.metropolis import LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H, WANTED, ahead, log_transition
 from scorefold.sample.self_tuned import preconditioner
+from scorefold.sample.summits import Climb, Mixture, summits
 from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar
 
 KEPT = 0.5
@@ -98,15 +100,22 @@ class TemperedInfo(NamedTuple):
 
 
 class _Cloud(NamedTuple):
-    """Two halves, with ℓ and ∇ℓ."""
+    """Two halves, with v and log q, and their gradients."""
 
     u: Float[Array, "2 half dim"]
     value: Float[Array, "2 half"]
     slope: Float[Array, "2 half dim"]
+    start: Float[Array, "2 half"]
+    start_slope: Float[Array, "2 half dim"]
+
+    def score(self, tau: Scalar) -> Float[Array, "2 half dim"]:
+        """∇ log π_τ."""
+        return self.start_slope + tau * self.slope
 
 
 class _Run(NamedTuple):
     cloud: _Cloud
+    mixture: Mixture
     tau: Scalar
     h: Scalar
     rise: Int[Array, ""]
@@ -192,25 +201,35 @@ def _difference(u: Float[np.ndarray, "clouds size dim"]) -> float:
 
 
 def tempered(evaluate: Evaluate, data: Any, dim: int, cloud: int, key: Key) -> Tempered:
-    """One cloud from the prior to the posterior."""
+    """One cloud from its start to the posterior."""
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
-        key_start, key = jax.random.split(key)
-        u = jax.random.normal(key_start, (2, cloud // 2, dim))
+        key_look, key_start, key = jax.random.split(key, 3)
 
         def at(u: Cloud) -> tuple[Array, Array]:
             value, slope = evaluate(u, data)
             possible = jnp.isfinite(value) & jnp.isfinite(slope).all(axis=1)
             return jnp.where(possible, value, IMPOSSIBLE), jnp.where(possible[:, None], slope, 0.0)
 
-        start = _Cloud(u, *jax.lax.map(at, u))
+        mixture = summits(at, dim, key_look)
+        u = mixture.draw(key_start, cloud).reshape(2, cloud // 2, dim)
+        start = jax.lax.map(lambda u: _seen(at, mixture, u), u)
         zero = jnp.zeros(())
         log = jnp.zeros((3, MOST_RISES))
-        run = _Run(start, zero, jnp.asarray(LARGEST_PROPOSED_H), jnp.asarray(0), zero, zero, log, key)
+        run = _Run(start, mixture, zero, jnp.asarray(LARGEST_PROPOSED_H), jnp.asarray(0), zero, zero, log, key)
         run = jax.lax.while_loop(lambda run: (run.tau < 1) & (run.rise < MOST_RISES), lambda run: _risen(at, run), run)
         flat = run.cloud.u.reshape(cloud, dim)
-        score = run.cloud.slope.reshape(cloud, dim) - flat
+        score = run.cloud.score(jnp.ones(())).reshape(cloud, dim)
         flat = jnp.where(run.cloud.value.reshape(cloud, 1) > IMPOSSIBLE, flat, jnp.nan)  # possible nowhere
         return Tempered(flat, identities(flat, score), run.rise, run.log_evidence, run.forgotten, run.log)
+
+
+def _seen(at: Climb, mixture: Mixture, u: Cloud) -> _Cloud:
+    """A half with its densities."""
+    value, slope = at(u)
+    start, start_slope = jax.vmap(jax.value_and_grad(mixture.log_density))(u)
+    prior = -jnp.sum(u**2, axis=1) / 2 - u.shape[1] / 2 * jnp.log(2 * jnp.pi)
+    there = jnp.where(value > IMPOSSIBLE, value + prior - start, IMPOSSIBLE)
+    return _Cloud(u, there, slope - u - start_slope, start, start_slope)
 
 
 _tempered = eqx.filter_jit(tempered)
@@ -237,7 +256,7 @@ def _risen(at: Callable[[Cloud], tuple[Array, Array]], run: _Run) -> _Run:
         def one(carry: tuple[_Cloud, Scalar, Array], i: Array) -> tuple[tuple[_Cloud, Scalar, Array], None]:
             cloud, forgotten, rates = carry
             jumps, key = i % 2, jax.random.fold_in(jax.random.fold_in(key_move, count), i)
-            cloud, rate, forgot = _move(at, cloud, jumps == 1, tau, run.h, key)
+            cloud, rate, forgot = _move(at, run.mixture, cloud, jumps * (1 + count % 2), tau, run.h, key)
             cloud = jax.tree.map(lambda v: jnp.where(jumps == 1, v[::-1], v), cloud)
             return (cloud, forgotten + forgot / 2, rates.at[jumps].add(rate / 2)), None
 
@@ -249,11 +268,11 @@ def _risen(at: Callable[[Cloud], tuple[Array, Array]], run: _Run) -> _Run:
     rates = rates / count
     h = jnp.clip(run.h * jnp.exp(2 * (rates[0] - WANTED)), SMALLEST_PROPOSED_H, LARGEST_PROPOSED_H)
     log = run.log.at[:, run.rise].set(jnp.concatenate([tau[None], rates]))
-    return _Run(cloud, tau, h, run.rise + 1, evidence, forgotten, log, key)
+    return _Run(cloud, run.mixture, tau, h, run.rise + 1, evidence, forgotten, log, key)
 
 
 def largest_rise(value: Float[Array, " draws"], missing: Scalar) -> Scalar:
-    """The largest Δτ, up to what is missing, that leaves the weights e^{Δτ ℓ} half the draws, by bisection of its logarithm."""
+    """The largest Δτ, up to what is missing, that leaves the weights e^{Δτ v} half the draws, by bisection of its logarithm."""
 
     def bears(rise: Scalar) -> Array:
         return 1 / jnp.sum(jax.nn.softmax(rise * value) ** 2) > KEPT * len(value)
@@ -277,11 +296,11 @@ def systematic(weights: Float[Array, " draws"], key: Key) -> Int[Array, " draws"
 
 
 def _move(
-    at: Callable[[Cloud], tuple[Array, Array]], cloud: _Cloud, jumps: Array, tau: Scalar, h: Scalar, key: Key
+    at: Climb, mixture: Mixture, cloud: _Cloud, jumps: Array, tau: Scalar, h: Scalar, key: Key
 ) -> tuple[_Cloud, Scalar, Scalar]:
-    """A Langevin step, or a jump, of the first half; the share of it that moved, and what it has forgotten."""
-    key_near, key_noise, key_accept, key_length, key_pick = jax.random.split(key, 5)
-    (u, others), (s, s_others) = cloud.u, tau * cloud.slope - cloud.u
+    """A Langevin step (0), a jump from q (1) or around others (2) of the first half; the share that moved, what it forgot."""
+    key_near, key_noise, key_accept, key_length, key_pick, key_mixture = jax.random.split(key, 6)
+    (u, others), (s, s_others) = cloud.u, cloud.score(tau)
     half, dim = u.shape
     root = preconditioner(others, s_others, key_near)
     inverse, noise = jnp.linalg.inv(root), jax.random.normal(key_noise, u.shape) @ root.T
@@ -289,18 +308,21 @@ def _move(
     a = jnp.exp(-h * SPREAD ** -jax.random.uniform(key_length, (half, 1)))
     width = half ** (-1 / (dim + 4))
     centres = others[jax.random.randint(key_pick, (half,), 0, half)]
-    to = jnp.where(jumps, centres + width * noise, ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * noise)
-    value, slope = at(to)
-    there, back = log_transition(to, u, s, a, root, inverse), log_transition(u, to, tau * slope - to, a, root, inverse)
+    ways = [ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * noise, mixture.draw(key_mixture, half), centres + width * noise]
+    before = jax.tree.map(lambda v: v[0], cloud)
+    after = _seen(at, mixture, jnp.select([jumps == 0, jumps == 1, jumps == 2], ways))
+    to, s_to = after.u, after.start_slope + tau * after.slope
+    there, back = log_transition(to, u, s, a, root, inverse), log_transition(u, to, s_to, a, root, inverse)
     across = log_around(u, others, inverse / width) - log_around(to, others, inverse / width)
-    gain = tau * (value - cloud.value[0]) - jnp.sum(to**2 - u**2, axis=1) / 2 + jnp.where(jumps, across, back - there)
+    gain = after.start - before.start + tau * (after.value - before.value)
+    gain = gain + jnp.select([jumps == 0, jumps == 1, jumps == 2], [back - there, before.start - after.start, across])
     accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < jnp.nan_to_num(gain, nan=-jnp.inf)
-    moved = _Cloud(
-        cloud.u.at[0].set(jnp.where(accepted[:, None], to, u)),
-        cloud.value.at[0].set(jnp.where(accepted, value, cloud.value[0])),
-        cloud.slope.at[0].set(jnp.where(accepted[:, None], slope, cloud.slope[0])),
-    )
-    return moved, jnp.mean(accepted), jnp.mean(accepted[:, None] * jnp.where(jumps, 1.0, 1 - a))
+
+    def moved(whole: Array, new: Array, old: Array) -> Array:
+        return whole.at[0].set(jnp.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old))
+
+    forgotten = jnp.mean(accepted[:, None] * jnp.where(jumps > 0, 1.0, 1 - a))
+    return jax.tree.map(moved, cloud, after, before), jnp.mean(accepted), forgotten
 
 
 def log_around(u: Cloud, centres: Float[Array, "centres dim"], inverse: Float[Array, "dim dim"]) -> Float[Array, " draws"]:

@@ -1,0 +1,126 @@
+"""Where a cloud begins: Gaussians at the summits of the posterior, and the prior for what they miss.
+
+    q(u) = ρ N(u | 0, I) + (1-ρ) Σ_k w_k Σ_l r_l N(u | m_k, s² 4^l C_k)
+
+From some prior draws a quasi-Newton method goes uphill on f(u) = log N(u | 0, I) + ℓ(u):
+
+    p = C ∇f(u),   δ = min(1, L/|p|) p,   y = ∇f(u) - ∇f(u + δ),
+    C ← (I - δ yᵀ/δᵀy) C (I - y δᵀ/δᵀy) + δ δᵀ/δᵀy   where δᵀy > 0, else C/4 where f(u + δ) is lower,
+
+and u + δ is taken where f is no lower there ("Practical methods of optimization", Fletcher, 1987, for this update of Broyden,
+Fletcher, Goldfarb and Shanno). Where a point ends is m_k; C_k, the inverse of the curvature there for what the steps have seen
+of it, is nowhere wider than the prior. A half of w is that of Laplace's integrals, e^{f(m_k)} |C_k|^{1/2}, and a half is the
+same for all, as a point may have stopped too early. For one Gaussian mode in d dimensions s² = 1 + d^{-1/2} leaves weights of
+N(m, s² C) an effective size of about 0.6, in any d.
+
+A narrow peak on a wide hill has next to no part in the powers of the likelihood by which a cloud would come down from the
+prior, so that these miss it; uphill it is found. The hill around it is met by the wider Gaussians, l = 1, 2, 3, none wider
+than the prior. What lies uphill from none of the points has the prior's share of the draws.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
+
+POINTS, STEPS = 32, 48
+"""Prior draws that go uphill, and how many steps."""
+LONGEST = 0.5
+"""A step, in prior sd."""
+SMALLEST_VARIANCE = 1e-14
+FROM_PRIOR = 0.25
+"""ρ."""
+LADDER = (0.4, 0.2, 0.2, 0.2)
+"""r: of a summit's draws, those from its own width, twice, four and eight times that."""
+
+Climb = Callable[[Cloud], tuple[Float[Array, " draws"], Cloud]]
+"""u to ℓ and ∇ℓ at every point."""
+
+
+class Mixture(NamedTuple):
+    """Gaussians, of which the first is the prior."""
+
+    centres: Float[Array, "parts dim"]
+    roots: Float[Array, "parts dim dim"]
+    inverses: Float[Array, "parts dim dim"]
+    """Of the roots."""
+    log_weights: Float[Array, " parts"]
+
+    def log_density(self, u: Theta) -> Scalar:
+        """log q(u), normalised."""
+        z = jnp.einsum("kij,kj->ki", self.inverses, u - self.centres)
+        log_volumes = jnp.linalg.slogdet(self.inverses)[1] - len(u) / 2 * jnp.log(2 * jnp.pi)
+        return jax.nn.logsumexp(self.log_weights + log_volumes - jnp.sum(z**2, axis=1) / 2)
+
+    def draw(self, key: Key, count: int) -> Cloud:
+        """Draws from q."""
+        key_part, key_noise = jax.random.split(key)
+        parts = jax.random.categorical(key_part, self.log_weights, shape=(count,))
+        noise = jax.random.normal(key_noise, (count, self.centres.shape[1]))
+        return self.centres[parts] + jnp.einsum("nij,nj->ni", self.roots[parts], noise)
+
+
+class _Climber(NamedTuple):
+    """A point on its way."""
+
+    u: Theta
+    value: Scalar
+    score: Theta
+    inverse: Float[Array, "dim dim"]
+    """C."""
+
+
+def summits(at: Climb, dim: int, key: Key) -> Mixture:
+    """The mixture for a log likelihood and its gradient."""
+
+    def on_prior(u: Cloud) -> tuple[Array, Cloud]:
+        value, slope = at(u)
+        return value - jnp.sum(u**2, axis=1) / 2, slope - u
+
+    def step(i: Array, climbers: _Climber) -> _Climber:
+        length = jax.vmap(_length)(climbers)
+        # The first step is none: it evaluates where the points begin.
+        to = climbers.u + jnp.where(i > 0, 1.0, 0.0) * length
+        return jax.vmap(_stepped, (0, 0, 0, 0))(climbers, to, *on_prior(to))
+
+    u = jax.random.normal(key, (POINTS, dim))
+    inverse = jnp.broadcast_to(jnp.eye(dim), (POINTS, dim, dim))
+    begin = _Climber(u, jnp.full(POINTS, -jnp.inf), jnp.zeros_like(u), inverse)
+    ended = jax.lax.fori_loop(0, STEPS + 1, step, begin)
+    variances, vectors = jnp.linalg.eigh(ended.inverse)
+    variances = jnp.clip(variances, SMALLEST_VARIANCE, 1.0)
+    shares = jax.nn.softmax(ended.value + jnp.sum(jnp.log(variances), axis=1) / 2) / 2 + 1 / (2 * POINTS)
+    wider = (1 + dim**-0.5) * 4.0 ** jnp.arange(len(LADDER))
+    ladder = jnp.minimum(wider[:, None, None] * variances, jnp.maximum(1.0, wider[0] * variances))
+
+    def symmetric(power: float) -> Float[Array, "parts dim dim"]:
+        return jnp.einsum("kij,lkj,kmj->lkim", vectors, ladder**power, vectors).reshape(-1, dim, dim)
+
+    parts = (jnp.asarray(LADDER)[:, None] * shares).reshape(-1)
+    return Mixture(
+        jnp.concatenate([jnp.zeros((1, dim)), jnp.tile(ended.u, (len(LADDER), 1))]),
+        jnp.concatenate([jnp.eye(dim)[None], symmetric(0.5)]),
+        jnp.concatenate([jnp.eye(dim)[None], symmetric(-0.5)]),
+        jnp.log(jnp.concatenate([jnp.array([FROM_PRIOR]), (1 - FROM_PRIOR) * parts])),
+    )
+
+
+def _length(climber: _Climber) -> Theta:
+    """δ."""
+    step = climber.inverse @ climber.score
+    return step * jnp.minimum(1.0, LONGEST / jnp.maximum(jnp.linalg.norm(step), 1e-30))
+
+
+def _stepped(climber: _Climber, to: Theta, value: Scalar, score: Theta) -> _Climber:
+    """The point after a look at where its step leads."""
+    delta, y = to - climber.u, climber.score - score
+    bent = jnp.dot(delta, y)
+    off = jnp.eye(len(to)) - jnp.outer(delta, y) / bent
+    seen = off @ climber.inverse @ off.T + jnp.outer(delta, delta) / bent
+    known = (bent > 0) & jnp.isfinite(seen).all() & jnp.isfinite(climber.value)
+    higher = value >= climber.value
+    inverse = jnp.where(known, seen, jnp.where(higher, 1.0, 0.25) * climber.inverse)
+    u, value, score = (jnp.where(higher, new, old) for new, old in zip((to, value, score), climber[:3], strict=True))
+    return _Climber(u, value, score, inverse)
