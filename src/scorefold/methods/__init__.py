@@ -2,6 +2,7 @@
 
 from scorefold.errors import ScorefoldError, closest
 from scorefold.methods.abc import ABC
+from scorefold.methods.choice import Auto
 from scorefold.methods.method import Method
 from scorefold.methods.nle import NLE
 from scorefold.methods.npe import NPE
@@ -9,6 +10,7 @@ from scorefold.methods.npse import NPSE
 from scorefold.methods.nre import NRE
 
 METHODS: dict[str, Method] = {
+    "auto": Auto(),
     "f-npse": NPSE(set_size=1),
     "pf-npse": NPSE(),
     "npse": NPSE(composes=False),

@@ -13,10 +13,12 @@ import numpy as np
 
 from scorefold import methods, settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.methods.choice import Auto, choose
 from scorefold.methods.load import check_can_be_saved, say_if_it_cannot_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
+from scorefold.progress import step
 from scorefold.simulation import screening as health
 from scorefold.simulation.holes import filled
 from scorefold.simulation.likeness import look
@@ -28,7 +30,7 @@ from scorefold.types import single_precision
 
 def fit(
     sims: Simulations,
-    method: str | Method = "f-npse",
+    method: str | Method = "auto",
     seed: int | None = 0,
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -44,7 +46,8 @@ def fit(
     Args:
         sims: What `sf.simulate` returned, or `sf.Simulations(prior, theta, x)` of your own.
         method: "f-npse", "pf-npse", "npse", "npe", "nle", "nre", "abc", or an object such as `sf.NPSE(width=128)`. Default
-            "f-npse", which composes single observations.
+            "auto": "nle" where observations are vectors of at most 32 numbers that have a likelihood, else "f-npse", or
+            "pf-npse" for simulations in sets. `print(posterior)` names it.
         seed: Of training, a whole number of 0 or more. Default 0; None takes a fresh one, and says which.
         progress: Whether to show progress bars. Default False.
         checkpoint: A folder for the state of training. Default None: none is kept.
@@ -71,7 +74,7 @@ def fit(
 
 def fit_many(
     sims: Sequence[Simulations],
-    method: str | Method = "f-npse",
+    method: str | Method = "auto",
     seeds: Sequence[int] = (0,),
     progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -104,6 +107,11 @@ def fit_many(
     for seed in seeds:
         settings.count("seed", seed, 0)
     chosen = methods.get(method)
+    if isinstance(chosen, Auto) and sims:
+        health.check(sims[0])
+        chosen, why = choose(sims[0])
+        with step(f"learning {why}", progress):
+            pass
     check_can_be_saved(chosen)
     if method == "pf-npse" and all(one.set_size == 1 for one in sims):
         warnings.warn(

@@ -12,7 +12,7 @@ from scorefold.errors import ScorefoldError
 
 def infer(
     task: Annotated[str, typer.Option(help="A task with a known posterior; see `scorefold tasks`.")] = "gaussian",
-    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "f-npse",
+    method: Annotated[str, typer.Option(help="auto, f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "f-npse",
     budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
     n: Annotated[int, typer.Option("--n", min=1, help="Observations to condition on.")] = 30,
     draws: Annotated[int, typer.Option(min=20, help="Posterior draws.")] = 1_000,

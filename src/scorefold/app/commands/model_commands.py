@@ -22,7 +22,7 @@ DRAWS_FORMATS = (".npz", ".csv", ".nc")
 def fit(
     simulations: Annotated[Path, typer.Argument(help="A store of simulations, or the TOML file that filled it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    method: Annotated[str, typer.Option(help="f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "f-npse",
+    method: Annotated[str, typer.Option(help="auto, f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
