@@ -194,7 +194,7 @@ def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
     sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
     wrong = sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0)
-    refined = wrong.refine(X, simulator, budget=4_000, rounds=8, seed=1)
+    refined = wrong.refine(X, simulator, budget=4_000, rounds=8, seed=1, training=QUICK)
     assert refined.rounds[-1].counts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # the last round may still have moved
