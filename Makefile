@@ -22,9 +22,10 @@ test-oldest: .venv-oldest/installed
 test-newest: .venv-newest/installed
 	.venv-newest/bin/$(PYTEST) -m "not full"
 
+# Whether the benchmark runs from end to end, with networks too small for its numbers to mean anything.
 smoke: .venv/installed
 	rm -rf build/smoke
-	$(BIN)/scorefold bench run --preset smoke --out build/smoke
+	$(BIN)/scorefold bench run --preset tiny --out build/smoke
 	$(BIN)/scorefold bench figures build/smoke
 	$(BIN)/scorefold report build/smoke
 

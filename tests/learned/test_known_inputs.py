@@ -38,7 +38,7 @@ def data():
 
 METHODS = {
     "nle": sf.NLE(training=SHORT),
-    "f-npse": sf.NPSE(training=SHORT),
+    "f-npse": pytest.param(sf.NPSE(training=SHORT), marks=pytest.mark.full),
     "nre": pytest.param(sf.NRE(training=SHORT), marks=pytest.mark.full),
 }
 

@@ -43,11 +43,11 @@ def start():
     return sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0), sims
 
 
-def refine_by_scores(start):
+def refine_by_scores(start, x=X, simulator=simulator):
     """Without a likelihood beside them: which of two so short trainings is the better is a matter of chance."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scorefold.methods.refine.refine.LINE_IS_ENOUGH", np.inf)
-        return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+        return start[0].refine(x, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_after_ctrl_c_the_round_is_the_last(start):
 def test_after_ctrl_c_in_the_comparison_the_refinement_is_kept(start, refined):
     rounds = sum(one.simulations for one in refined.rounds)
     with pytest.warns(ScorefoldWarning, match="the comparison with the start was interrupted: the refinement is kept"):
-        kept = start[0].refine(X, stopped_at(rounds + 20), budget=2_400, rounds=4, seed=1, sims=start[1])
+        kept = refine_by_scores(start, simulator=stopped_at(rounds + 20))
     assert "not compared with the start" in str(kept.compared)
     assert np.array_equal(kept.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
 
@@ -194,7 +194,7 @@ def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
     sims = sf.simulate(standard_normal_prior(2), lambda theta, rng: 0.3 - theta, 300, seed=0)
     wrong = sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0)
-    refined = wrong.refine(X, simulator, budget=4_000, rounds=8, seed=1)
+    refined = wrong.refine(X, simulator, budget=4_000, rounds=8, seed=1, training=QUICK)
     assert refined.rounds[-1].counts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # the last round may still have moved
@@ -312,7 +312,7 @@ def test_data_sets_next_to_one_another_share_what_was_simulated(start, refined):
     near, away = X + 0.02, X - np.array([2.2, -1.4])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # rounds so short need not agree
-        found = start[0].refine([X, near, away], simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+        found = refine_by_scores(start, [X, near, away])
         assert np.array_equal(found[0].sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
         spent = [one.sample(X, 50).how.simulations for one in found]
         assert spent[1] < 1_400 < spent[0] == spent[2] == 2_400
