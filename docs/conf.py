@@ -55,6 +55,7 @@ napoleon_numpy_docstring = False
 napoleon_use_admonition_for_examples = False
 default_role = "code"  # docstrings write `this` for code
 highlight_language = "none"
+smartquotes = False  # options of commands keep their two hyphens
 
 # The page
 html_theme = "pydata_sphinx_theme"
