@@ -63,7 +63,7 @@ html_title = "scorefold"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 # Nothing lies below these pages, or they need the room.
-html_sidebars: dict[str, list[str]] = {page: [] for page in ("index", "mathematics", "gallery", "coming_from/*")}
+html_sidebars: dict[str, list[str]] = {page: [] for page in ("index", "mathematics", "gallery", "promises", "coming_from/*")}
 html_show_sourcelink = False
 html_copy_source = True
 html_sourcelink_suffix = ".txt"
