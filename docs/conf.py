@@ -37,7 +37,7 @@ myst_heading_anchors = 3
 myst_url_schemes = ["http", "https", "mailto"]
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "docs-cache")
-nb_execution_timeout = 1_800
+nb_execution_timeout = 3_600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
@@ -55,6 +55,7 @@ napoleon_numpy_docstring = False
 napoleon_use_admonition_for_examples = False
 default_role = "code"  # docstrings write `this` for code
 highlight_language = "none"
+smartquotes = False  # options of commands keep their two hyphens
 
 # The page
 html_theme = "pydata_sphinx_theme"
@@ -62,7 +63,7 @@ html_title = "scorefold"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 # Nothing lies below these pages, or they need the room.
-html_sidebars: dict[str, list[str]] = {page: [] for page in ("index", "mathematics", "gallery", "coming_from/*")}
+html_sidebars: dict[str, list[str]] = {page: [] for page in ("index", "mathematics", "gallery", "promises", "coming_from/*")}
 html_show_sourcelink = False
 html_copy_source = True
 html_sourcelink_suffix = ".txt"

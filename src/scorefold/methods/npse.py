@@ -66,7 +66,7 @@ class NPSE(Method):
         embedding: For series and images: "convolution", "attention", an object of `sf.embeddings`, or a function (shape, key)
             that makes an Equinox module from one standardised observation to a vector. Default None: vectors as they are.
         conservative: Whether the score is the gradient of a scalar network, as the Metropolis sampler needs. Default False.
-        schedule: Of the noise levels: "log-snr", "cosine" or "linear". Default "log-snr".
+        schedule: Of the noise levels: "log-snr", "cosine" or "linear-beta". Default "log-snr".
         T: How many noise levels. Default 400.
         training: An `sf.Training`.
         rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.

@@ -17,9 +17,18 @@ from scorefold.report.palette import FRAME, GRID, INK, ORANGE
 from scorefold.shown import one_line
 
 
+class Shown(Figure):
+    """A figure that a notebook shows; without pyplot, which we do not load, it shows a plain one as words."""
+
+    def _repr_png_(self) -> bytes:
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", dpi=110, bbox_inches="tight", pad_inches=0.1, facecolor="white")
+        return drawn.getvalue()
+
+
 def figure_of(width: float, height: float, constrained: bool = True) -> Figure:
     """An empty one, of so many inches."""
-    figure = Figure((width, height), facecolor="white", layout="constrained" if constrained else None)
+    figure = Shown((width, height), facecolor="white", layout="constrained" if constrained else None)
     FigureCanvasAgg(figure)
     return figure
 

@@ -43,7 +43,7 @@ class SelfTuned:
     Take it unless you have a reason not to: it follows any rule's score, needs no tuning to the number of observations or to
     the task, and with exact scores and the rules that add scores it is the most accurate sampler here. Its steps are exact for
     a Gaussian posterior. If `Info` says that a run has not settled, or modes come out too wide, try more levels or steps, or
-    a smaller `h`; the time grows in proportion to levels × steps + last. For one set `Ancestral` reverses the diffusion itself,
+    a smaller `h`; the time grows in proportion to levels × steps + last. For one set `DPM` reverses the diffusion itself,
     which is better still.
 
     Args:
