@@ -15,6 +15,7 @@ from full import shortly
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError, UnlikeSimulations, UntrustworthyDraws
+from scorefold.methods.choice import Choice
 
 FILES = ("config.json", "weights.safetensors")
 NETWORKS = [name for name in METHODS if name != "abc"]
@@ -142,4 +143,12 @@ def test_f_npse_is_pf_npse_with_sets_of_one(every_method):
 
 
 def test_every_method_is_here():
-    assert set(sf.methods.METHODS) <= set(METHODS)
+    assert set(sf.methods.METHODS) - {"auto"} <= set(METHODS)  # which is one of the others
+
+
+def test_by_default_it_is_the_method_that_the_simulations_ask_for(monkeypatch):
+    asked = Choice(METHODS["nle"][0], "a likelihood, as a test says")
+    monkeypatch.setattr("scorefold.methods.fit.choose", lambda sims: asked)
+    posterior = sf.fit(simulations(300))
+    assert posterior.method == asked.method
+    assert sf.fit(simulations(300), "abc").method == METHODS["abc"][0]
