@@ -24,7 +24,7 @@ import optax
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State
-from scorefold.train.schedule import Beat, beats, decided_decays, starting_decays
+from scorefold.train.schedule import Beat, Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
@@ -113,6 +113,7 @@ class _Program(NamedTuple):
     data: _Data
     streams: list[Stream]
     training: Training
+    limits: Limits
     copies: int
     """Runs for each training set."""
 
@@ -138,7 +139,7 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
         roots=jnp.repeat(roots, copies),
     )
     pace = pace_of(training, seen.shape[1], bool(streams))
-    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training, copies)
+    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training, limits_of(training, pace), copies)
 
 
 def _start(program: _Program) -> State:
@@ -154,8 +155,8 @@ def _one_round(program: _Program, state: State) -> State:
     """Some epochs, or blocks, and a look at the unseen cases."""
     setup, data, pace = program.setup, program.data, program.setup.pace
     runs, losses, so_far = state.arrays["runs"], [], state.arrays["losses"]
-    decays = decided_decays(program.training, so_far["validation"], np.asarray(state.arrays["decays"]))
-    beat = beats(so_far["validation"], program.training.patience, pace.rounds)
+    decays = decided_decays(program.training, program.limits, so_far["validation"], np.asarray(state.arrays["decays"]))
+    beat = beats(so_far["validation"], program.limits)
     for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
         block = _joined([one.block(number) for one in program.streams]) if program.streams else data.cases
         runs, loss = _round(setup, data._replace(cases=block), jnp.asarray(decays), beat, runs, number)
@@ -163,7 +164,7 @@ def _one_round(program: _Program, state: State) -> State:
     runs, validation = _validate(setup, data, runs)
     now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
     so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
-    done = not beats(so_far["validation"], program.training.patience, pace.rounds).active.any()
+    done = not beats(so_far["validation"], program.limits).active.any()
     return State(state.round + 1, done, {"runs": runs, "losses": so_far, "decays": jnp.asarray(decays)})
 
 
@@ -183,7 +184,7 @@ def _like(program: _Program) -> Any:
 
 def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None) -> State:
     """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
-    rounds = program.setup.pace.rounds
+    rounds = program.limits.rounds
     with contextlib.ExitStack() as stack:
         watch, found = None, None
         if checkpoint is not None:
