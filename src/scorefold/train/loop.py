@@ -24,6 +24,7 @@ import optax
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State
+from scorefold.train.devices import back_home, everywhere, over_devices
 from scorefold.train.schedule import Beat, Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
@@ -76,6 +77,7 @@ def train(
     """
     program = _program(objective, sets, fixed, training)
     state = _run_rounds(program, progress, checkpoint)
+    state = state._replace(arrays=back_home(state.arrays))
     ends = range(program.copies, program.copies * len(sets) + 1, program.copies)
     parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], state.arrays) for end in ends]
     return [choose(own["runs"], own["losses"], program.setup.pace, training, base) for own in parts]
@@ -139,7 +141,7 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
         roots=jnp.repeat(roots, copies),
     )
     pace = pace_of(training, seen.shape[1], bool(streams))
-    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training, limits_of(training, pace), copies)
+    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), everywhere(data, len(keys)), streams, training, limits_of(training, pace), copies)
 
 
 def _start(program: _Program) -> State:
@@ -248,7 +250,8 @@ def _round(
     """Some epochs of every run; those that are done stay as they are."""
     pace = setup.pace
 
-    def one(fixed: Any, rate: Scalar, decay: Scalar, rows: Array, beat: Beat, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+    def one(fixed: Any, row: Any, same: Any) -> tuple[_Run, Scalar]:
+        (rate, decay, rows, beat, run, key), (cases, index) = row, same
         before, best = run, run._replace(network=run.best, average=run.best)
         run = jax.tree.map(lambda new, old: jnp.where(beat.rewind & (index % pace.blocks == 0), new, old), best, run)
         key_order, key_loss = jax.random.split(jax.random.fold_in(key, index))
@@ -257,7 +260,7 @@ def _round(
         batches = orders.reshape(pace.epochs * pace.steps, pace.batch)
 
         def step(run: _Run, at: tuple[Array, Key, Scalar]) -> tuple[_Run, Scalar]:
-            some = jax.tree.map(lambda v: v[at[0]], data.cases)
+            some = jax.tree.map(lambda v: v[at[0]], cases)
             loss, grads = jax.value_and_grad(setup.objective.loss)(run.network, fixed, some, at[1])
             return _descend(setup, rate * at[2], decay, run, grads), loss
 
@@ -267,8 +270,15 @@ def _round(
         run = jax.tree.map(lambda new, old: jnp.where(beat.active, new, old), run, before)
         return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
-    axes = (None if setup.shared else 0, 0, 0, 0, 0, 0, 0)
-    return jax.vmap(one, axes)(data.fixed, data.rates, decays, data.seen, beat, runs, data.keys)
+    rows = (data.rates, decays, data.seen, beat, runs, data.keys)
+    return _over_runs(setup, one, data.fixed, rows, (data.cases, index))
+
+
+def _over_runs(setup: _Setup, one: Callable[[Any, Any, Any], Any], fixed: Any, rows: Any, same: Any) -> Any:
+    """`one(fixed, row, same)` for every run, on all devices; what is fixed has a run axis unless it is shared."""
+    if setup.shared:
+        return over_devices(lambda rows, same: jax.vmap(lambda row: one(same[0], row, same[1]))(rows), rows, (fixed, same))
+    return over_devices(lambda rows, same: jax.vmap(lambda row: one(*row, same))(rows), (fixed, rows), same)
 
 
 def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
@@ -289,12 +299,13 @@ def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) 
 def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array, " runs"]]:
     """The averaged weights' loss on unseen cases, with the same random numbers every time."""
 
-    def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
-        unseen = jax.tree.map(lambda v: v[rows], data.cases)
+    def one(fixed: Any, row: Any, cases: Any) -> tuple[_Run, Scalar]:
+        rows, run, key = row
+        unseen = jax.tree.map(lambda v: v[rows], cases)
         with jax.default_matmul_precision("highest"):  # as draws are made
             loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
         better = loss < run.best_loss
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
         return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss
 
-    return jax.vmap(one, (None if setup.shared else 0, 0, 0, 0))(data.fixed, data.unseen, runs, data.roots)
+    return _over_runs(setup, one, data.fixed, (data.unseen, runs, data.roots), data.cases)

@@ -11,7 +11,8 @@ rounds, the value whose members have lowered their loss by the larger share on a
 
 A round is some 50 steps, which for few cases are many epochs; what there is to learn from the cases is learned in fewer rounds,
 and the rest overfits. Where a round is e > 5 epochs, patience and trial are 5/e as many rounds, and a sixth at least: 200
-simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it.
+simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it. The fall
+is not shortened: it takes a quarter as many rounds as the whole patience, at least.
 """
 
 import math
@@ -42,13 +43,16 @@ class Limits(NamedTuple):
     """That must lower the validation loss."""
     trial: int
     """With two weight decays."""
+    fall: int
+    """In which the rate falls, at least."""
 
 
 def limits_of(training: Training, pace: Pace) -> Limits:
     """From the settings, and how many cases there are."""
     share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, LEAST_SHARE))
     rounds = -(-training.steps // (pace.steps * pace.epochs * pace.blocks))
-    return Limits(rounds, math.ceil(share * training.patience), math.ceil(share * TRIAL_ROUNDS))
+    patience = training.patience
+    return Limits(rounds, math.ceil(share * patience), math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience))
 
 
 class Beat(NamedTuple):
@@ -67,16 +71,17 @@ class Beat(NamedTuple):
 def beats(validation: np.ndarray, limits: Limits) -> Beat:
     """From the losses so far (runs, rounds done + 1)."""
     done = validation.shape[1] - 1
-    began, ended = np.array([_fall(own, limits.patience, limits.rounds) for own in validation]).T
+    began, ended = np.array([_fall(own, limits) for own in validation]).T
     first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))
     steady = done < began
     first, last = np.where(steady, 1.0, first), np.where(steady, 1.0, last)
     return Beat(first.astype(np.float32), last.astype(np.float32), began == done, done < ended)
 
 
-def _fall(validation: np.ndarray, patience: int, rounds: int) -> tuple[int, int]:
+def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
     best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))
+    rounds, patience = limits.rounds, limits.patience
     latest = max(0, int(rounds / (1 + FALL)))
     with np.errstate(invalid="ignore"):
         gained = best[:-patience] - best[patience:]
@@ -84,7 +89,7 @@ def _fall(validation: np.ndarray, patience: int, rounds: int) -> tuple[int, int]
     began = patience + int(still.argmax()) if still.any() else rounds
     if began >= latest:
         return latest, rounds
-    return began, began + int(np.ceil(FALL * began))
+    return began, min(rounds, began + max(limits.fall, int(np.ceil(FALL * began))))
 
 
 def starting_decays(training: Training, runs: int) -> np.ndarray:
