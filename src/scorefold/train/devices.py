@@ -48,12 +48,5 @@ def everywhere(tree: Any, rows: int) -> Any:
     return jax.device_put(tree, NamedSharding(_mesh(-(-rows // -(-rows // devices))), PartitionSpec()))
 
 
-def back_home(tree: Any) -> Any:
-    """The arrays on the first device alone, where everything else is."""
-    if device_count() == 1:
-        return tree
-    return jax.tree.map(lambda v: jnp.asarray(np.asarray(v)) if isinstance(v, jax.Array) else v, tree)
-
-
 def _mesh(devices: int) -> Mesh:
     return Mesh(np.array(jax.local_devices()[:devices]), (AXIS,))

@@ -24,7 +24,7 @@ import optax
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State
-from scorefold.train.devices import back_home, everywhere, over_devices
+from scorefold.train.devices import everywhere, over_devices
 from scorefold.train.schedule import Beat, Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
@@ -77,9 +77,9 @@ def train(
     """
     program = _program(objective, sets, fixed, training)
     state = _run_rounds(program, progress, checkpoint)
-    state = state._replace(arrays=back_home(state.arrays))
+    arrays = jax.tree.map(np.asarray, state.arrays)  # off the devices: cutting arrays up there is a program for every shape
     ends = range(program.copies, program.copies * len(sets) + 1, program.copies)
-    parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], state.arrays) for end in ends]
+    parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], arrays) for end in ends]
     return [choose(own["runs"], own["losses"], program.setup.pace, training, base) for own in parts]
 
 
@@ -129,19 +129,26 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
     together = fixed[0]
     if len(sets) > 1:
         together = jax.tree.map(lambda *v: jnp.repeat(jnp.stack(v), copies, axis=0), *fixed)
-    roots = jnp.stack([new_key(one.seed) for one in sets])
-    keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots).reshape(-1)
+    keys, roots = _keys(jnp.stack([new_key(one.seed) for one in sets]), copies)
     data = _Data(
         fixed=together,
         cases=_joined([one.cases for one in sets]),
         seen=seen,
         unseen=_rows([one.unseen(members) for one in sets], copies)[:, :MOST_UNSEEN],
-        rates=jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(sets)),
+        rates=jnp.asarray(np.tile(np.repeat(training.learning_rates, training.members), len(sets)), jnp.float32),
         keys=keys,
-        roots=jnp.repeat(roots, copies),
+        roots=roots,
     )
     pace = pace_of(training, seen.shape[1], bool(streams))
-    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), everywhere(data, len(keys)), streams, training, limits_of(training, pace), copies)
+    setup, limits = _Setup(objective, training.average, pace, len(sets) == 1), limits_of(training, pace)
+    return _Program(setup, everywhere(data, len(keys)), streams, training, limits, copies)
+
+
+@partial(jax.jit, static_argnums=1)
+def _keys(roots: Array, copies: int) -> tuple[Array, Array]:
+    """Of every run, and of its training set."""
+    keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots)
+    return keys.reshape(-1), jnp.repeat(roots, copies)
 
 
 def _start(program: _Program) -> State:

@@ -11,12 +11,11 @@ rounds, the value whose members have lowered their loss by the larger share on a
 
 A round is some 50 steps, which for few cases are many epochs; what there is to learn from the cases is learned in fewer rounds,
 and the rest overfits. Where a round is e > 5 epochs, patience and trial are 5/e as many rounds, and a sixth at least: 200
-simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it. The fall
-is not shortened: it takes a quarter as many rounds as the whole patience, at least.
+simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it. The
+fall is not shortened: it takes a quarter as many rounds as the whole patience, at least.
 """
 
 import math
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold import settings
@@ -162,7 +163,7 @@ def choose(runs: Any, losses: dict[str, np.ndarray], pace: Pace, training: Train
         losses=dict(zip(training.learning_rates, means.tolist(), strict=True)),
         skipped=skipped,
     )
-    return jax.tree.map(lambda v: v[rows], runs.best), history
+    return jax.tree.map(lambda v: jnp.asarray(v[rows]), runs.best), history
 
 
 def _say_how_it_went(skipped: int, steps: int, validation: np.ndarray, base: bool) -> None:
