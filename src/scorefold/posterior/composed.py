@@ -348,7 +348,8 @@ def _draw_side_by_side(
     """A cloud on every device."""
 
     def some(keys: Array, same: Any) -> tuple[Array, Info]:
-        return jax.lax.map(lambda key: _draw(*same, key, way), keys)
+        ensemble, asked, padded, grid = same
+        return jax.lax.map(lambda key: _draw(ensemble, asked, padded, grid, key, way), keys)
 
     made: tuple[Array, Info] = over_devices(some, keys, (ensemble, asked, padded, grid))
     return made

@@ -285,7 +285,7 @@ def _over_runs(setup: _Setup, one: Callable[[Any, Any, Any], Any], fixed: Any, r
     """`one(fixed, row, same)` for every run, on all devices; what is fixed has a run axis unless it is shared."""
     if setup.shared:
         return over_devices(lambda rows, same: jax.vmap(lambda row: one(same[0], row, same[1]))(rows), rows, (fixed, same))
-    return over_devices(lambda rows, same: jax.vmap(lambda row: one(*row, same))(rows), (fixed, rows), same)
+    return over_devices(lambda rows, same: jax.vmap(lambda row: one(row[0], row[1], same))(rows), (fixed, rows), same)
 
 
 def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
