@@ -119,9 +119,9 @@ class ComposedPosterior(Posterior):
         for first in range(0, MOST_MORE * clouds, at_once):  # as many as draws need, more if another prior leaves some out
             cloud_keys = [jax.random.fold_in(key, index) for index in range(first, first + at_once)]
             for one, info in _clouds(self.scores, asked, padded, self.grid(how.sampler), cloud_keys, way):
-                u = np.asarray(one, np.float64)
+                u = one.astype(np.float64)
                 kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
-                infos.append(jax.tree.map(np.asarray, info))
+                infos.append(info)
                 if len(kept) >= draws:
                     break
             if len(kept) >= draws:
@@ -333,10 +333,11 @@ def _draw_many(
 
 def _clouds(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: _Way
-) -> list[tuple[Cloud, Info]]:
+) -> list[tuple[np.ndarray, Info]]:
     """A cloud for every key, of which there are no more than devices."""
     if len(keys) == 1:
-        return [_draw(ensemble, asked, padded, grid, keys[0], way)]
+        u, info = _draw(ensemble, asked, padded, grid, keys[0], way)
+        return [(np.asarray(u), jax.tree.map(np.asarray, info))]
     made = _draw_side_by_side(ensemble, asked, padded, grid, jnp.stack(keys), way)
     return [jax.tree.map(lambda v, i=i: np.asarray(v)[i], made) for i in range(len(keys))]
 
