@@ -36,6 +36,7 @@ from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skel
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable
+from scorefold.train.devices import device_count, over_devices
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
 
@@ -114,12 +115,15 @@ class ComposedPosterior(Posterior):
         way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         asked, kept, infos = asked_of(self.prior, options), np.zeros((0, self.prior.dim)), []
         clouds = -(-draws // way.cloud)
-        for index in range(MOST_MORE * clouds):  # as many as there are draws, unless another prior leaves some of them out
-            key_cloud = jax.random.fold_in(key, index)
-            one, info = _draw(self.scores, asked, padded, self.grid(how.sampler), key_cloud, way)
-            u = np.asarray(one, np.float64)
-            kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
-            infos.append(jax.tree.map(np.asarray, info))
+        at_once = min(clouds, device_count())
+        for first in range(0, MOST_MORE * clouds, at_once):  # as many as draws need, more if another prior leaves some out
+            cloud_keys = [jax.random.fold_in(key, index) for index in range(first, first + at_once)]
+            for one, info in _clouds(self.scores, asked, padded, self.grid(how.sampler), cloud_keys, way):
+                u = one.astype(np.float64)
+                kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
+                infos.append(info)
+                if len(kept) >= draws:
+                    break
             if len(kept) >= draws:
                 break
         else:
@@ -213,9 +217,10 @@ class ComposedPosterior(Posterior):
         return u[:, :draws], converged, diverged
 
     def together(self, draws: int) -> int:
-        """As many as fit in `TOGETHER` draws."""
+        """As many as fit in `TOGETHER` draws, and as many on every device."""
         most = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
-        return max(1, most // cloud_size(draws, self.prior.dim))
+        each = -(-(most // cloud_size(draws, self.prior.dim)) // device_count())
+        return max(1, each) * device_count()
 
     def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
         """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
@@ -310,12 +315,45 @@ def _draw_many(
 ) -> tuple[Array, Array, Array]:
     """One cloud for each data set; draws, converged and diverged."""
 
-    def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
-        own = padded._replace(x=x, precision=precision)
-        u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
-        return u, info.converged, info.diverged
+    def some(rows: Any, same: Any) -> tuple[Array, Array, Array]:
+        ensemble, asked, (sizes, number, others), grid, index = same
 
-    return jax.vmap(one)(padded.x, padded.precision, keys)
+        def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
+            own = PaddedSets(x, sizes, number, precision, others)
+            u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
+            return u, info.converged, info.diverged
+
+        return jax.vmap(one)(*rows)
+
+    rest = padded.sizes, padded.number, padded.others
+    rows = padded.x, padded.precision, keys
+    made: tuple[Array, Array, Array] = over_devices(some, rows, (ensemble, asked, rest, grid, index))
+    return made
+
+
+def _clouds(
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: _Way
+) -> list[tuple[np.ndarray, Info]]:
+    """A cloud for every key, of which there are no more than devices."""
+    if len(keys) == 1:
+        u, info = _draw(ensemble, asked, padded, grid, keys[0], way)
+        return [(np.asarray(u), jax.tree.map(np.asarray, info))]
+    made = _draw_side_by_side(ensemble, asked, padded, grid, jnp.stack(keys), way)
+    return [jax.tree.map(lambda v, i=i: np.asarray(v)[i], made) for i in range(len(keys))]
+
+
+@eqx.filter_jit
+def _draw_side_by_side(
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, way: _Way
+) -> tuple[Array, Info]:
+    """A cloud on every device."""
+
+    def some(keys: Array, same: Any) -> tuple[Array, Info]:
+        ensemble, asked, padded, grid = same
+        return jax.lax.map(lambda key: _draw(ensemble, asked, padded, grid, key, way), keys)
+
+    made: tuple[Array, Info] = over_devices(some, keys, (ensemble, asked, padded, grid))
+    return made
 
 
 def cloud_size(draws: int, dim: int) -> int:

@@ -99,9 +99,10 @@ def _over_levels(
 
 def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> Correction:
     """Gate and mean at evenly spaced levels."""
-    cases, held_out = training.cases, training.unseen(members)
-    rows = knots_of(len(levels.t))
-    knots = jax.tree.map(lambda v: v[rows], levels)
+    # Off the device: cutting arrays up there is a program for every shape.
+    cases, network, levels = (jax.tree.map(np.asarray, one) for one in (training.cases, ensemble.network, levels))
+    held_out, rows = training.unseen(members), knots_of(len(levels.t))
+    knots = jax.tree.map(lambda v: jnp.asarray(v[rows]), levels)
     key = jax.random.fold_in(new_key(training.seed), 7)
     keys = jax.random.split(key, len(rows))
     if training.failed:
@@ -109,8 +110,8 @@ def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int,
     fewest = int(held_out.sum(axis=1).min())
     parts = []
     for member, out in enumerate(held_out):
-        judge = jax.tree.map(lambda v, m=member: v[m], ensemble.network)
-        chosen: Cases = jax.tree.map(lambda v, out=out: v[np.flatnonzero(out)[:fewest]], cases)
+        judge = jax.tree.map(lambda v, m=member: jnp.asarray(v[m]), network)
+        chosen: Cases = jax.tree.map(lambda v, out=out: jnp.asarray(v[np.flatnonzero(out)[:fewest]]), cases)
         if chosen.weights is not None:
             chosen = thinned(chosen, jax.random.fold_in(key, member), learns_prior=False)
         matching = matched(np.asarray(chosen.u)) if training.failed else None

@@ -24,7 +24,8 @@ import optax
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State
-from scorefold.train.schedule import Beat, beats, decided_decays, starting_decays
+from scorefold.train.devices import everywhere, over_devices
+from scorefold.train.schedule import Beat, Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
 from scorefold.types import Array, Float, Int, Key, Scalar, new_key
@@ -76,8 +77,9 @@ def train(
     """
     program = _program(objective, sets, fixed, training)
     state = _run_rounds(program, progress, checkpoint)
+    arrays = jax.tree.map(np.asarray, state.arrays)  # off the devices: cutting arrays up there is a program for every shape
     ends = range(program.copies, program.copies * len(sets) + 1, program.copies)
-    parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], state.arrays) for end in ends]
+    parts = [jax.tree.map(lambda v, end=end: v[end - program.copies : end], arrays) for end in ends]
     return [choose(own["runs"], own["losses"], program.setup.pace, training, base) for own in parts]
 
 
@@ -113,6 +115,7 @@ class _Program(NamedTuple):
     data: _Data
     streams: list[Stream]
     training: Training
+    limits: Limits
     copies: int
     """Runs for each training set."""
 
@@ -126,19 +129,26 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
     together = fixed[0]
     if len(sets) > 1:
         together = jax.tree.map(lambda *v: jnp.repeat(jnp.stack(v), copies, axis=0), *fixed)
-    roots = jnp.stack([new_key(one.seed) for one in sets])
-    keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots).reshape(-1)
+    keys, roots = _keys(jnp.stack([new_key(one.seed) for one in sets]), copies)
     data = _Data(
         fixed=together,
         cases=_joined([one.cases for one in sets]),
         seen=seen,
         unseen=_rows([one.unseen(members) for one in sets], copies)[:, :MOST_UNSEEN],
-        rates=jnp.tile(jnp.repeat(jnp.asarray(training.learning_rates), training.members), len(sets)),
+        rates=jnp.asarray(np.tile(np.repeat(training.learning_rates, training.members), len(sets)), jnp.float32),
         keys=keys,
-        roots=jnp.repeat(roots, copies),
+        roots=roots,
     )
     pace = pace_of(training, seen.shape[1], bool(streams))
-    return _Program(_Setup(objective, training.average, pace, len(sets) == 1), data, streams, training, copies)
+    setup, limits = _Setup(objective, training.average, pace, len(sets) == 1), limits_of(training, pace)
+    return _Program(setup, everywhere(data, len(keys)), streams, training, limits, copies)
+
+
+@partial(jax.jit, static_argnums=1)
+def _keys(roots: Array, copies: int) -> tuple[Array, Array]:
+    """Of every run, and of its training set."""
+    keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots)
+    return keys.reshape(-1), jnp.repeat(roots, copies)
 
 
 def _start(program: _Program) -> State:
@@ -154,8 +164,8 @@ def _one_round(program: _Program, state: State) -> State:
     """Some epochs, or blocks, and a look at the unseen cases."""
     setup, data, pace = program.setup, program.data, program.setup.pace
     runs, losses, so_far = state.arrays["runs"], [], state.arrays["losses"]
-    decays = decided_decays(program.training, so_far["validation"], np.asarray(state.arrays["decays"]))
-    beat = beats(so_far["validation"], program.training.patience, pace.rounds)
+    decays = decided_decays(program.training, program.limits, so_far["validation"], np.asarray(state.arrays["decays"]))
+    beat = beats(so_far["validation"], program.limits)
     for number in range(state.round * pace.blocks, (state.round + 1) * pace.blocks):
         block = _joined([one.block(number) for one in program.streams]) if program.streams else data.cases
         runs, loss = _round(setup, data._replace(cases=block), jnp.asarray(decays), beat, runs, number)
@@ -163,7 +173,7 @@ def _one_round(program: _Program, state: State) -> State:
     runs, validation = _validate(setup, data, runs)
     now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
     so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
-    done = not beats(so_far["validation"], program.training.patience, pace.rounds).active.any()
+    done = not beats(so_far["validation"], program.limits).active.any()
     return State(state.round + 1, done, {"runs": runs, "losses": so_far, "decays": jnp.asarray(decays)})
 
 
@@ -183,7 +193,7 @@ def _like(program: _Program) -> Any:
 
 def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None) -> State:
     """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
-    rounds = program.setup.pace.rounds
+    rounds = program.limits.rounds
     with contextlib.ExitStack() as stack:
         watch, found = None, None
         if checkpoint is not None:
@@ -247,7 +257,8 @@ def _round(
     """Some epochs of every run; those that are done stay as they are."""
     pace = setup.pace
 
-    def one(fixed: Any, rate: Scalar, decay: Scalar, rows: Array, beat: Beat, run: _Run, key: Key) -> tuple[_Run, Scalar]:
+    def one(fixed: Any, row: Any, same: Any) -> tuple[_Run, Scalar]:
+        (rate, decay, rows, beat, run, key), (cases, index) = row, same
         before, best = run, run._replace(network=run.best, average=run.best)
         run = jax.tree.map(lambda new, old: jnp.where(beat.rewind & (index % pace.blocks == 0), new, old), best, run)
         key_order, key_loss = jax.random.split(jax.random.fold_in(key, index))
@@ -256,7 +267,7 @@ def _round(
         batches = orders.reshape(pace.epochs * pace.steps, pace.batch)
 
         def step(run: _Run, at: tuple[Array, Key, Scalar]) -> tuple[_Run, Scalar]:
-            some = jax.tree.map(lambda v: v[at[0]], data.cases)
+            some = jax.tree.map(lambda v: v[at[0]], cases)
             loss, grads = jax.value_and_grad(setup.objective.loss)(run.network, fixed, some, at[1])
             return _descend(setup, rate * at[2], decay, run, grads), loss
 
@@ -266,8 +277,15 @@ def _round(
         run = jax.tree.map(lambda new, old: jnp.where(beat.active, new, old), run, before)
         return run, jnp.mean(losses, where=jnp.isfinite(losses))
 
-    axes = (None if setup.shared else 0, 0, 0, 0, 0, 0, 0)
-    return jax.vmap(one, axes)(data.fixed, data.rates, decays, data.seen, beat, runs, data.keys)
+    rows = (data.rates, decays, data.seen, beat, runs, data.keys)
+    return _over_runs(setup, one, data.fixed, rows, (data.cases, index))
+
+
+def _over_runs(setup: _Setup, one: Callable[[Any, Any, Any], Any], fixed: Any, rows: Any, same: Any) -> Any:
+    """`one(fixed, row, same)` for every run, on all devices; what is fixed has a run axis unless it is shared."""
+    if setup.shared:
+        return over_devices(lambda rows, same: jax.vmap(lambda row: one(same[0], row, same[1]))(rows), rows, (fixed, same))
+    return over_devices(lambda rows, same: jax.vmap(lambda row: one(row[0], row[1], same))(rows), (fixed, rows), same)
 
 
 def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) -> _Run:
@@ -288,12 +306,13 @@ def _descend(setup: _Setup, rate: Scalar, decay: Scalar, run: _Run, grads: Any) 
 def _validate(setup: _Setup, data: _Data, runs: _Run) -> tuple[_Run, Float[Array, " runs"]]:
     """The averaged weights' loss on unseen cases, with the same random numbers every time."""
 
-    def one(fixed: Any, rows: Array, run: _Run, key: Key) -> tuple[_Run, Scalar]:
-        unseen = jax.tree.map(lambda v: v[rows], data.cases)
+    def one(fixed: Any, row: Any, cases: Any) -> tuple[_Run, Scalar]:
+        rows, run, key = row
+        unseen = jax.tree.map(lambda v: v[rows], cases)
         with jax.default_matmul_precision("highest"):  # as draws are made
             loss = setup.objective.validation(run.average, fixed, unseen, jax.random.fold_in(key, 1))
         better = loss < run.best_loss
         best = jax.tree.map(lambda a, b: jnp.where(better, a, b), run.average, run.best)
         return run._replace(best=best, best_loss=jnp.where(better, loss, run.best_loss)), loss
 
-    return jax.vmap(one, (None if setup.shared else 0, 0, 0, 0))(data.fixed, data.unseen, runs, data.roots)
+    return _over_runs(setup, one, data.fixed, (data.unseen, runs, data.roots), data.cases)

@@ -8,13 +8,19 @@ number of steps has to be known beforehand; a limit only makes the fall begin in
 How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
 on the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After 20
 rounds, the value whose members have lowered their loss by the larger share on average is taken by all of them.
+
+A round is some 50 steps, which for few cases are many epochs; what there is to learn from the cases is learned in fewer rounds,
+and the rest overfits. Where a round is e > 5 epochs, patience and trial are 5/e as many rounds, and a sixth at least: 200
+simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it. The
+fall is not shortened: it takes a quarter as many rounds as the whole patience, at least.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.train.training import Training
+from scorefold.train.training import Pace, Training
 
 LEAST_GAIN = 0.002
 """Of the whole gain so far: less than that in `patience` rounds is a standstill."""
@@ -23,6 +29,29 @@ FALL = 0.25
 DECAYS = (0.1, 1.0)
 """Weight decays to choose from."""
 TRIAL_ROUNDS = 20
+EPOCHS_A_ROUND, LEAST_SHARE = 5, 1 / 6
+"""Patience and trial are shorter where rounds have more epochs, but no shorter than this share of them."""
+
+
+class Limits(NamedTuple):
+    """How many rounds there may be."""
+
+    rounds: int
+    """At most."""
+    patience: int
+    """That must lower the validation loss."""
+    trial: int
+    """With two weight decays."""
+    fall: int
+    """In which the rate falls, at least."""
+
+
+def limits_of(training: Training, pace: Pace) -> Limits:
+    """From the settings, and how many cases there are."""
+    share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, LEAST_SHARE))
+    rounds = -(-training.steps // (pace.steps * pace.epochs * pace.blocks))
+    patience = training.patience
+    return Limits(rounds, math.ceil(share * patience), math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience))
 
 
 class Beat(NamedTuple):
@@ -38,19 +67,20 @@ class Beat(NamedTuple):
     """(runs,) booleans: not done"""
 
 
-def beats(validation: np.ndarray, patience: int, rounds: int) -> Beat:
-    """From the losses so far (runs, rounds done + 1), and how many rounds there may be at most."""
+def beats(validation: np.ndarray, limits: Limits) -> Beat:
+    """From the losses so far (runs, rounds done + 1)."""
     done = validation.shape[1] - 1
-    began, ended = np.array([_fall(own, patience, rounds) for own in validation]).T
+    began, ended = np.array([_fall(own, limits) for own in validation]).T
     first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))
     steady = done < began
     first, last = np.where(steady, 1.0, first), np.where(steady, 1.0, last)
     return Beat(first.astype(np.float32), last.astype(np.float32), began == done, done < ended)
 
 
-def _fall(validation: np.ndarray, patience: int, rounds: int) -> tuple[int, int]:
+def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
     best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))
+    rounds, patience = limits.rounds, limits.patience
     latest = max(0, int(rounds / (1 + FALL)))
     with np.errstate(invalid="ignore"):
         gained = best[:-patience] - best[patience:]
@@ -58,7 +88,7 @@ def _fall(validation: np.ndarray, patience: int, rounds: int) -> tuple[int, int]
     began = patience + int(still.argmax()) if still.any() else rounds
     if began >= latest:
         return latest, rounds
-    return began, began + int(np.ceil(FALL * began))
+    return began, min(rounds, began + max(limits.fall, int(np.ceil(FALL * began))))
 
 
 def starting_decays(training: Training, runs: int) -> np.ndarray:
@@ -68,9 +98,9 @@ def starting_decays(training: Training, runs: int) -> np.ndarray:
     return np.resize(np.resize(DECAYS, training.members), runs).astype(np.float32)
 
 
-def decided_decays(training: Training, validation: np.ndarray, decays: np.ndarray) -> np.ndarray:
+def decided_decays(training: Training, limits: Limits, validation: np.ndarray, decays: np.ndarray) -> np.ndarray:
     """The decays for the next round: the better one for all members of an ensemble once its trial is over."""
-    if training.weight_decay is not None or training.members < 2 or validation.shape[1] - 1 != TRIAL_ROUNDS:
+    if training.weight_decay is not None or training.members < 2 or validation.shape[1] - 1 != limits.trial:
         return decays
     first = validation[:, 0]
     gain = (first - validation[:, -1]) / np.maximum(np.abs(first), 1e-12)

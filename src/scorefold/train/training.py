@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold import settings
@@ -39,7 +40,7 @@ class Training:
             the first rounds decide between 0.1 and 1.
         average: The weights are averaged over steps with this share of the past; 0 takes them as they are.
         patience: Rounds of some 50 steps that must lower a member's validation loss noticeably; once they do not, its learning
-            rate falls to zero, and its training ends.
+            rate falls to zero, and its training ends. For fewer than some 4,000 cases it is shortened, to a sixth at most.
 
     Raises:
         ScorefoldError: A setting is of the wrong type or out of its range.
@@ -119,7 +120,7 @@ class History(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How the steps are cut up."""
+    """How the steps are cut up: what the compiled programs are made for."""
 
     batch: int
     steps: int
@@ -128,8 +129,6 @@ class Pace(NamedTuple):
     """of a block in a round"""
     blocks: int
     """in a round: one where all cases are in memory"""
-    rounds: int
-    """At most."""
 
 
 def pace_of(training: Training, cases: int, streamed: bool) -> Pace:
@@ -137,8 +136,7 @@ def pace_of(training: Training, cases: int, streamed: bool) -> Pace:
     batch = min(training.batch, cases)
     steps = cases // batch
     often = -(-STEPS_A_ROUND // steps)
-    rounds = -(-training.steps // (often * steps))
-    return Pace(batch, steps, 1, often, rounds) if streamed else Pace(batch, steps, often, 1, rounds)
+    return Pace(batch, steps, 1, often) if streamed else Pace(batch, steps, often, 1)
 
 
 def choose(runs: Any, losses: dict[str, np.ndarray], pace: Pace, training: Training, base: bool) -> tuple[Any, History]:
@@ -165,7 +163,7 @@ def choose(runs: Any, losses: dict[str, np.ndarray], pace: Pace, training: Train
         losses=dict(zip(training.learning_rates, means.tolist(), strict=True)),
         skipped=skipped,
     )
-    return jax.tree.map(lambda v: v[rows], runs.best), history
+    return jax.tree.map(lambda v: jnp.asarray(v[rows]), runs.best), history
 
 
 def _say_how_it_went(skipped: int, steps: int, validation: np.ndarray, base: bool) -> None:

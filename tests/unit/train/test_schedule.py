@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from scorefold.train.schedule import DECAYS, TRIAL_ROUNDS, beats, decided_decays, starting_decays
-from scorefold.train.training import Training
+from scorefold.train.schedule import DECAYS, TRIAL_ROUNDS, Limits, beats, decided_decays, limits_of, starting_decays
+from scorefold.train.training import Training, pace_of
 
 FALLING = np.concatenate([np.linspace(1.0, 0.2, 60), np.full(100, 0.2)])
+LIMITS = Limits(320, 20, TRIAL_ROUNDS, 5)
 
 
 def at(losses, done, patience=20, rounds=320):
-    beat = beats(np.asarray(losses)[None, : done + 1], patience, rounds)
+    beat = beats(np.asarray(losses)[None, : done + 1], Limits(rounds, patience, TRIAL_ROUNDS, 5))
     return tuple(float(part[0]) for part in beat)
 
 
@@ -48,7 +49,7 @@ def test_small_gains_are_a_standstill():
 
 def test_runs_are_judged_one_by_one():
     both = np.stack([FALLING, np.linspace(1.0, 0.0, 160)])
-    beat = beats(both[:, :121], 20, 320)
+    beat = beats(both[:, :121], LIMITS)
     assert beat.active.tolist() == [False, True]
 
 
@@ -56,7 +57,7 @@ def test_a_given_weight_decay_stays():
     training = Training(members=3, weight_decay=0.3)
     assert starting_decays(training, 6) == pytest.approx(np.full(6, 0.3))
     losses = np.random.default_rng(0).random((6, TRIAL_ROUNDS + 1))
-    assert decided_decays(training, losses, np.full(6, 0.3)) == pytest.approx(np.full(6, 0.3))
+    assert decided_decays(training, LIMITS, losses, np.full(6, 0.3)) == pytest.approx(np.full(6, 0.3))
 
 
 def test_the_better_weight_decay_is_taken_by_its_ensemble_alone():
@@ -65,10 +66,27 @@ def test_the_better_weight_decay_is_taken_by_its_ensemble_alone():
     assert decays == pytest.approx([DECAYS[0], DECAYS[1], DECAYS[0]] * 2)
     losses = np.ones((6, TRIAL_ROUNDS + 1))
     losses[:, -1] = [0.5, 0.8, 0.6, 0.9, 0.7, 0.9]
-    assert decided_decays(training, losses[:, :-1], decays) == pytest.approx(decays)
-    assert decided_decays(training, losses, decays) == pytest.approx([DECAYS[0]] * 3 + [DECAYS[1]] * 3)
+    assert decided_decays(training, LIMITS, losses[:, :-1], decays) == pytest.approx(decays)
+    assert decided_decays(training, LIMITS, losses, decays) == pytest.approx([DECAYS[0]] * 3 + [DECAYS[1]] * 3)
 
 
 def test_one_member_has_nothing_to_compare():
     decays = starting_decays(Training(members=1), 1)
-    assert decided_decays(Training(members=1), np.ones((1, TRIAL_ROUNDS + 1)), decays) == pytest.approx(decays)
+    assert decided_decays(Training(members=1), LIMITS, np.ones((1, TRIAL_ROUNDS + 1)), decays) == pytest.approx(decays)
+
+
+def test_few_cases_have_shorter_patience_and_many_the_whole():
+    training = Training(patience=30)
+
+    def limits(cases, streamed=False):
+        return limits_of(training, pace_of(training, cases, streamed))
+
+    assert limits(160)[1:] == (5, 4, 8)
+    assert limits(800)[1:] == (9, 6, 8)
+    assert limits(3_200)[1:] == limits(8_000)[1:] == limits(160, streamed=True)[1:] == (30, TRIAL_ROUNDS, 8)
+    assert limits(8_000).rounds == 259
+
+
+def test_with_a_short_patience_the_fall_is_as_long_as_with_the_whole():
+    short = Limits(320, 5, 4, 8)
+    assert [bool(beats(np.ones((1, done + 1)), short).active[0]) for done in (4, 5, 12, 13)] == [True, True, True, False]
