@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 bench_app = typer.Typer(no_args_is_help=True, help="Measure every figure of the paper again: plan, run, draw.")
 
 Preset = Annotated[
-    str, typer.Option(help="tiny (seconds, for tests), smoke (minutes), quick (half an hour) or paper (all of it).")
+    str,
+    typer.Option(
+        help="tiny (seconds, for tests), smoke (minutes), quick (half an hour), paper (all of it) or many-observations."
+    ),
 ]
 Only = Annotated[
     str, typer.Option(help="Only these cells, as name=value,name=value. Several values for one name are alternatives.")
