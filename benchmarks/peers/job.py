@@ -1,11 +1,11 @@
-"""What the scripts of all peers share: the command line, the limit on time, and the files (see `scorefold/app/bench/exchange.py`).
+"""What the scripts of all peers share: the command line, the limit on time, and files (see `scorefold/app/bench/exchange.py`).
 
     python benchmarks/peers/with_sbi.py JOB [JOB …] [--device cuda] [--path FOLDER]
 
-A JOB is a folder that `python benchmarks/board.py write` made. A peer is one file with two functions: `train(job)` gives what it
-trained, and `draw(trained, job, cell)` gives draws (draws, dim) in the N(0, I) space. It runs in an environment that need not
-have scorefold. Cells that have a result are not run again, and neither is one that takes more observations than another that
-was not finished. Packages that are not installed are looked for in the folders of --path, or of the variable PEERS_PATH.
+A JOB is a folder that `python benchmarks/board.py write` made. A peer is one file with two functions: `train(job)` gives what
+it trained, and `draw(trained, job, cell)` gives draws (draws, dim) in the N(0, I) space. It runs in an environment that need
+not have scorefold. Cells that have a result are not run again, and neither is one with more observations than another that was
+not finished. Packages that are not installed are looked for in the folders of --path, or of the variable PEERS_PATH.
 """
 
 import argparse

@@ -96,7 +96,7 @@ def result(path: Path) -> dict[str, Any]:
 def scored(cell: Cell, found: dict[str, Any], folder: Path) -> Record:
     """A record of what came back, its draws measured as ours are."""
     task = tasks.get(cell.task)
-    truth, x_obs = task.observe(cell.n, cell.parameters)
+    truth = task.observe(cell.n, cell.parameters)[0]
     record = described(cell) | {"truth": [float(value) for value in truth], "converged": False, "diverged": False}
     for name in ("seconds", "memory", "peer"):
         record[name] = found.get(name, {})  # type: ignore[literal-required]
