@@ -1,9 +1,9 @@
-"""sbi (https://sbi-dev.github.io/sbi/): NPSE with each way of composing observations, NLE, NRE and NPE, with its defaults.
+"""sbi (https://sbi-dev.github.io/sbi/): NPSE with each way of composing observations, NLE and NRE, with its defaults.
 
     python benchmarks/peers/with_sbi.py JOB [JOB …] [--device cuda] [--path FOLDER]
 
 NPSE draws by its stochastic differential equation in 500 steps, which its way of composing needs. NLE and NRE draw with sbi's
-vectorised slice sampler. NPE is for `benchmarks/baselines.py` alone.
+vectorised slice sampler.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ PACKAGES = ("sbi", "torch", "numpy")
 
 
 def settings(method: str) -> dict[str, Any]:
-    drawn = {"sbi-npse": "sde, 500 steps", "sbi-npe": "direct"}.get(method, "slice_np_vectorized, 20 chains")
+    drawn = "sde, 500 steps" if method == "sbi-npse" else "slice_np_vectorized, sbi's defaults"
     return {"training": "sbi's defaults", "drawing": drawn, "space": "parameters in the N(0, I) space of the prior"}
 
 
@@ -27,7 +27,7 @@ def train(job: peer.Job) -> Any:
     prior = torch.distributions.MultivariateNormal(
         torch.zeros(dim, device=job.device), torch.eye(dim, device=job.device), validate_args=False
     )
-    kinds = {"sbi-npse": "NPSE", "sbi-nle": "NLE", "sbi-nre": "NRE", "sbi-npe": "NPE"}
+    kinds = {"sbi-npse": "NPSE", "sbi-nle": "NLE", "sbi-nre": "NRE"}
     trainer = getattr(sbi.inference, kinds[job.method])(prior, device=job.device, show_progress_bars=False)
     trainer.append_simulations(torch.as_tensor(job.theta), torch.as_tensor(job.x))
     trainer.train()

@@ -45,7 +45,7 @@ def marker(look: Look, x: float, y: float, size: float = 5.0) -> str:
 
 def key(look: Look) -> str:
     """A point for a legend."""
-    return f'<svg class="key" width="18" height="16" viewBox="0 0 18 16" aria-hidden="true">{marker(look, 9, 8, 4.5)}</svg>'
+    return f'<svg class="key" width="18" height="16" viewBox="0 0 18 16" aria-hidden="true">{marker(look, 9.0, 8.0, 4.5)}</svg>'
 
 
 def chart(

@@ -153,9 +153,11 @@ def _as_n_grows(records: Sequence[Record], looks: dict[Series, Look]) -> str:
             known = {n: mean for n, mean in at.items() if mean is not None}
             if known:
                 words = [f"{line.label}, n = {n:,}: C2ST {mean:.2f}" for n, mean in known.items()]
-                marks.append(Mark(looks[line], list(known), list(known.values()), words))
+                marks.append(Mark(looks[line], [*map(float, known)], list(known.values()), words))
         title = TASK_LABELS.get(task, task)
-        drawn = chart(marks, f"{title}: C2ST against n", "observations, n", "C2ST", sizes, C2ST_RANGE, C2ST_TICKS, 0.5)
+        drawn = chart(
+            marks, f"{title}: C2ST against n", "observations, n", "C2ST", [*map(float, sizes)], C2ST_RANGE, C2ST_TICKS, 0.5
+        )
         panels.append(f'<div class="panel"><h3>{escaped(title)}</h3>{drawn}</div>')
     names = "".join(f"<li>{key(look)}{escaped(line.label)}</li>" for line, look in looks.items())
     return (

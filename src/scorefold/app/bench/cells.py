@@ -125,8 +125,7 @@ def train(group: Cell) -> Trained:
     simulated = time.perf_counter()
     posteriors = fit_many(sims, method, list(group.together))
     seconds = {"simulate": simulated - started, "train": time.perf_counter() - simulated}
-    by_seed = (dict(zip(group.together, own, strict=True)) for own in (posteriors, sims))
-    return Trained(*by_seed, seconds)
+    return Trained(dict(zip(group.together, posteriors, strict=True)), dict(zip(group.together, sims, strict=True)), seconds)
 
 
 def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
@@ -194,7 +193,7 @@ def _refined(trained: Trained, cell: Cell, x_obs: np.ndarray) -> DrawnCloud:
     return _clouds(own, [cell], x_obs[None])[0]._replace(refining=spent)
 
 
-def peak_memory() -> dict[str, float]:
+def peak_memory() -> dict[str, int]:
     """The most that this process has had so far, in MB, and on an accelerator."""
     found = {"process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e3 if sys.platform != "darwin" else 1e6)}
     on_device = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")

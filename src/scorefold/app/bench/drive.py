@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,7 @@ def drive(
     An executor is named, or a function from groups of cells to what becomes of them.
     """
     out.mkdir(parents=True, exist_ok=True)
-    if isinstance(executor, str):
-        kind, argument = parse_executor(executor)
-        run: Callable[[Groups], Stream] = partial(_EXECUTORS[kind], argument=argument)
-    else:
-        run = executor
+    run = _named(executor) if isinstance(executor, str) else executor
     with appending(out / RECORDS) as append:
         groups = grouped(missing(cells, out))
         with appending(out / RUNS) as note:
@@ -66,6 +61,11 @@ def drive(
     if failed:
         raise ScorefoldError(_summary(failed, len(groups)))
     return left
+
+
+def _named(executor: str) -> Callable[[Groups], Stream]:
+    kind, argument = parse_executor(executor)
+    return lambda groups: _EXECUTORS[kind](groups, argument)
 
 
 def title(group: Cell) -> str:

@@ -56,7 +56,8 @@ def write_job(cells: Sequence[Cell], folder: Path, limit: float) -> Path:
         "cells": [{"key": c.key, "n": c.n, "way": c.sampler, "observed": observed_name(c)} for c in cells],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / ARRAYS, **{name: np.asarray(a, np.float32) for name, a in arrays.items()})
+    single: dict[str, Any] = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+    np.savez(folder / ARRAYS, **single)
     durable.replace(folder / JOB, (json.dumps(about, indent=1) + "\n").encode())
     return folder
 
