@@ -142,7 +142,9 @@ def memory() -> dict[str, int]:
 def hardware(device: str) -> str:
     """What it ran on, in a word."""
     torch = sys.modules.get("torch")
-    return torch.cuda.get_device_name() if device == "cuda" and torch and torch.cuda.is_available() else device
+    if device == "cuda" and torch and torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{device}, {torch.get_num_threads()} threads of torch" if torch and device == "cpu" else device
 
 
 def arguments(doc: str | None) -> argparse.Namespace:
