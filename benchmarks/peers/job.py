@@ -141,7 +141,9 @@ def memory() -> dict[str, int]:
 
 def hardware(device: str) -> str:
     """What it ran on, in a word."""
-    torch = sys.modules.get("torch")
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    if jax and not torch:
+        return jax.devices()[0].device_kind
     if device == "cuda" and torch and torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"{device}, {torch.get_num_threads()} threads of torch" if torch and device == "cpu" else device

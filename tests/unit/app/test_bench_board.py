@@ -4,14 +4,16 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 from pretended import pretended
 from typer.testing import CliRunner
 
 from scorefold import methods
+from scorefold.app.bench import cells as bench_cells
 from scorefold.app.bench import estimate
 from scorefold.app.bench.board_page import board_page, looks_of
-from scorefold.app.bench.cells import collect
+from scorefold.app.bench.cells import DrawnCloud, Trained, collect, draw
 from scorefold.app.bench.plan import BOARD_SIZES, BOARD_TASKS, PEERS, cells, grouped
 from scorefold.app.bench.points import pick, series
 from scorefold.app.bench.record import RECORDS, appending
@@ -87,6 +89,25 @@ def test_a_peer_is_not_run_here():
     events = collect(cells("peers", "task=sir,method=sbi-nre,training=0,n=1"))
     assert [event.what for event in events] == ["failed"]
     assert "make peers" in events[0].error
+
+
+def test_refining_is_asked_for_the_rest_of_the_budget_and_timed(monkeypatch):
+    cell = cells("many-observations", "task=gaussian,method=nle,setting=refined,training=0,parameters=1000,n=1")[0]
+    asked = []
+
+    class Start:
+        history = None
+
+        def refine(self, x_obs, simulator, budget, seed, sims):
+            asked.append((x_obs.shape, budget, seed, sims))
+            return self
+
+    monkeypatch.setattr(bench_cells, "_clouds", lambda own, some, x_obs: [DrawnCloud(np.zeros((1_000, 10)), True, False)])
+    monkeypatch.setattr(bench_cells, "_history", lambda posterior: {})
+    (drawn,) = draw([cell], Trained({0: Start()}, {0: "simulations"}, {"train": 2.0}))
+    assert asked == [((1, 10), 6_000, 1_000, "simulations")]
+    assert set(drawn.record["seconds"]) == {"train", "refine", "draw"}
+    assert drawn.theta.shape == (1_000, 10)
 
 
 @pytest.mark.parametrize("preset", ["many-observations", "peers"])

@@ -58,6 +58,7 @@ def test_peers_see_what_our_methods_see(folder):
     assert [cell["key"] for cell in about["cells"]] == [cell.key for cell in CELLS]
 
 
+@pytest.mark.false_failure(1e-6)
 def test_draws_come_back_as_records(folder):
     play(folder, right)
     records = list(read_job(CELLS, folder))
