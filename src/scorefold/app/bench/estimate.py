@@ -34,9 +34,9 @@ class Machine(NamedTuple):
     """A score of one set for one draw."""
     other: float
     """Training and drawing with a method that is not by scores, for each cell."""
-    refine: float
+    refine: float = 0.0
     """Refining for one cell."""
-    peer: float
+    peer: float = 0.0
     """A training of a peer's, or one of its cells."""
 
 
