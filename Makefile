@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-full test-oldest test-newest smoke lint format dist docs clean
+.PHONY: demo test test-full test-oldest test-newest smoke peers lint format dist docs clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
@@ -28,6 +28,13 @@ smoke: .venv/installed
 	$(BIN)/scorefold bench run --preset tiny --out build/smoke
 	$(BIN)/scorefold bench figures build/smoke
 	$(BIN)/scorefold report build/smoke
+
+# Other packages on the board's simulations and observations, in an environment of their own (.peers). ONLY names a part of the
+# cells, as in `scorefold bench run --only`. Goes on where it stopped.
+BOARD ?= benchmarks/results/board
+ONLY ?=
+peers: .venv/installed
+	$(BIN)/python benchmarks/board.py run --out $(BOARD) --only "$(ONLY)"
 
 lint: .venv/installed
 	$(BIN)/ruff check .

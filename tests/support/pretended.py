@@ -8,7 +8,7 @@ from scorefold.app.bench.record import described
 
 def compared(record) -> dict:
     """What is the same in every run of a cell."""
-    return {name: value for name, value in record.items() if name not in ("seconds", "device")}
+    return {name: value for name, value in record.items() if name not in ("seconds", "memory", "device")}
 
 
 def pretended(preset: str, only: str = "") -> list[dict]:

@@ -8,6 +8,8 @@ largest value: for such draws there is none.
 """
 
 import math
+import resource
+import sys
 import time
 import traceback
 import warnings
@@ -23,15 +25,16 @@ import numpy as np
 from scorefold import tasks
 from scorefold.app.bench.plan import Cell, sampler
 from scorefold.app.bench.record import Event, Record, described
-from scorefold.app.bench.setups import configured
+from scorefold.app.bench.setups import configured, simulated_before
 from scorefold.diagnostics.c2st import c2st_many
 from scorefold.diagnostics.mmd import squared_mmd
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.diagnostics.sliced_wasserstein import sliced_wasserstein
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.fit import fit_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.simulation.simulate import simulate
+from scorefold.simulation.simulations import Simulations
 
 MMD2_FAR_APART = 2 - 2 * math.exp(-0.5)
 """Of two clouds that lie far apart."""
@@ -47,6 +50,7 @@ class Trained(NamedTuple):
     """One configuration, trained for each of its seeds."""
 
     posteriors: dict[int, Posterior]
+    simulations: dict[int, Simulations]
     seconds: dict[str, float]
 
 
@@ -59,6 +63,8 @@ class DrawnCloud(NamedTuple):
     diverged: bool
     failed: str = ""
     """Why they were refused."""
+    refining: float = 0.0
+    """Seconds of refinement before."""
 
 
 class Drawn(NamedTuple):
@@ -114,12 +120,12 @@ def failure(group: Cell, error: Exception) -> Event:
 def train(group: Cell) -> Trained:
     """Simulate and train for every seed of a configuration, as one program."""
     task, method = tasks.get(group.task), configured(group.method, group.setting, group.m, group.steps, group.conservative)
-    started = time.perf_counter()
-    sims = [simulate(task.prior, task.simulator, group.budget, group.m, seed) for seed in group.together]
+    calls, started = simulated_before(group.budget, group.setting), time.perf_counter()
+    sims = [simulate(task.prior, task.simulator, calls, group.m, seed) for seed in group.together]
     simulated = time.perf_counter()
     posteriors = fit_many(sims, method, list(group.together))
     seconds = {"simulate": simulated - started, "train": time.perf_counter() - simulated}
-    return Trained(dict(zip(group.together, posteriors, strict=True)), seconds)
+    return Trained(dict(zip(group.together, posteriors, strict=True)), dict(zip(group.together, sims, strict=True)), seconds)
 
 
 def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
@@ -127,9 +133,13 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
     first = cells[0]
     task, posterior = tasks.get(first.task), trained.posteriors[first.training]
     truths, x_obs = zip(*(task.observe(cell.n, cell.parameters) for cell in cells), strict=True)
-    references = [_reference(cell.task, cell.n, cell.parameters, cell.draws) for cell in cells]
-    started, clouds = time.perf_counter(), _clouds(posterior, cells, np.stack(x_obs))
-    seconds = trained.seconds | {"draw": (time.perf_counter() - started) / len(cells)}
+    references = [reference_draws(cell.task, cell.n, cell.parameters, cell.draws) for cell in cells]
+    started = time.perf_counter()
+    if first.setting == "refined":
+        clouds = [_refined(trained, cell, x) for cell, x in zip(cells, x_obs, strict=True)]
+    else:
+        clouds = _clouds(posterior, cells, np.stack(x_obs))
+    drawing = time.perf_counter() - started - sum(cloud.refining for cloud in clouds)
     shown = first.task in SHOWN_TASKS
     drawn = []
     for cell, truth, reference, cloud in zip(cells, truths, references, clouds, strict=True):
@@ -140,7 +150,9 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
         elif shown:
             record["draws"] = [_plain(row) for row in cloud.theta[:SHOWN_DRAWS]]
         record["converged"], record["diverged"] = cloud.converged, cloud.diverged
+        seconds = trained.seconds | ({"refine": cloud.refining} if cloud.refining else {}) | {"draw": drawing / len(cells)}
         record["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
+        record["memory"] = peak_memory()
         drawn.append(Drawn(cell, cloud.theta, reference, record))
     return drawn
 
@@ -164,6 +176,28 @@ def _clouds(posterior: Posterior, cells: Sequence[Cell], x_obs: np.ndarray) -> l
         else DrawnCloud(None, False, True, "draws are not finite")
         for theta, converged, diverged in zip(many.theta, many.converged, many.diverged, strict=True)
     ]
+
+
+def _refined(trained: Trained, cell: Cell, x_obs: np.ndarray) -> DrawnCloud:
+    """The draws of a posterior that the rest of the budget refined for these observations."""
+    started = time.perf_counter()
+    sims, simulator = trained.simulations[cell.training], tasks.get(cell.task).simulator
+    budget = cell.budget - simulated_before(cell.budget, cell.setting)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScorefoldWarning)  # C2ST says how well it went
+        try:
+            own = trained.posteriors[cell.training].refine(x_obs, simulator, budget, seed=cell.parameters, sims=sims)
+        except ScorefoldError as error:
+            return DrawnCloud(None, False, True, str(error), time.perf_counter() - started)
+    spent = time.perf_counter() - started
+    return _clouds(own, [cell], x_obs[None])[0]._replace(refining=spent)
+
+
+def peak_memory() -> dict[str, int]:
+    """The most that this process has had so far, in MB, and on an accelerator."""
+    found = {"process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e3 if sys.platform != "darwin" else 1e6)}
+    on_device = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return {name: round(value) for name, value in (found | ({"device": on_device / 1e6} if on_device else {})).items()}
 
 
 def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
@@ -194,7 +228,7 @@ def _measures(one: Drawn, accuracy: float | None) -> dict[str, float | None]:
 
 
 @lru_cache(maxsize=2_000)
-def _reference(task: str, n: int, parameters: int, draws: int) -> np.ndarray:
+def reference_draws(task: str, n: int, parameters: int, draws: int) -> np.ndarray:
     """Draws of the true posterior: the same for every method."""
     found = tasks.get(task)
     return found.reference(found.observe(n, parameters)[1], draws, REFERENCE_SEED)

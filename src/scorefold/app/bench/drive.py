@@ -32,13 +32,16 @@ SHOWN_FAILURES = 3
 def drive(
     cells: Sequence[Cell],
     out: Path,
-    executor: str = "local",
+    executor: str | Callable[[Groups], Stream] = "local",
     about: dict[str, Any] | None = None,
     watch: Listener | None = None,
 ) -> int:
-    """Run the cells that have no record in the folder yet, and return how many those were."""
+    """Run the cells that have no record in the folder yet, and return how many those were.
+
+    An executor is named, or a function from groups of cells to what becomes of them.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    kind, argument = parse_executor(executor)
+    run = _named(executor) if isinstance(executor, str) else executor
     with appending(out / RECORDS) as append:
         groups = grouped(missing(cells, out))
         with appending(out / RUNS) as note:
@@ -47,7 +50,7 @@ def drive(
             # A run that finds nothing to do is noted too: the notes are the folder's history.
             note({"key": f"{now} {time.time_ns()}", "started": now, "cells": len(cells), "missing": left, **(about or {})})
         failed: list[str] = []
-        with closing(_EXECUTORS[kind](groups, argument)) as events:
+        with closing(run(groups)) as events:
             for event in events:
                 if event.record is not None:
                     append(event.record)
@@ -58,6 +61,11 @@ def drive(
     if failed:
         raise ScorefoldError(_summary(failed, len(groups)))
     return left
+
+
+def _named(executor: str) -> Callable[[Groups], Stream]:
+    kind, argument = parse_executor(executor)
+    return lambda groups: _EXECUTORS[kind](groups, argument)
 
 
 def title(group: Cell) -> str:

@@ -34,11 +34,15 @@ class Machine(NamedTuple):
     """A score of one set for one draw."""
     other: float
     """Training and drawing with a method that is not by scores, for each cell."""
+    refine: float = 0.0
+    """Refining for one cell."""
+    peer: float = 0.0
+    """A training of a peer's, or one of its cells."""
 
 
 MACHINES = {
-    "two cores": Machine(5.0, 0.001, 0.0035, 2.0, 5.6e-4, 2.5e-7, 5.0),
-    "one GPU": Machine(35.0, 0.003, 0.0002, 0.3, 2e-4, 4e-9, 1.0),
+    "two cores": Machine(5.0, 0.001, 0.0035, 2.0, 5.6e-4, 2.5e-7, 5.0, 120.0, 60.0),
+    "one GPU": Machine(35.0, 0.003, 0.0002, 0.3, 2e-4, 4e-9, 1.0, 60.0, 30.0),
 }
 
 
@@ -55,6 +59,8 @@ def seconds(cells: Iterable[Cell], machine: Machine) -> float:
 
 def training_seconds(group: Cell, machine: Machine) -> float:
     """For one configuration with all its seeds."""
+    if group.setting == "peer":
+        return machine.peer
     method = configured(group.method, group.setting, group.m, group.steps, group.conservative)
     if not isinstance(method, NPSE):
         return machine.start
@@ -66,6 +72,10 @@ def training_seconds(group: Cell, machine: Machine) -> float:
 
 def draw_seconds(cell: Cell, machine: Machine) -> float:
     """For one cell of a trained configuration."""
+    if cell.setting == "peer":
+        return machine.peer
+    if cell.setting == "refined":
+        return machine.refine + draw_seconds(replace(cell, setting="default"), machine)
     method = configured(cell.method, cell.setting, cell.m, cell.steps, cell.conservative)
     if not isinstance(method, NPSE):
         return machine.draw + machine.other
@@ -80,6 +90,10 @@ def part(cell: Cell) -> str:
     """Which part of the benchmark a cell belongs to."""
     if cell.task in ("bimodal", "weinberg"):
         return cell.task
+    if cell.setting == "peer":
+        return "peers"
+    if cell.setting == "refined":
+        return "refined"
     if cell.sampler:
         return "samplers"
     if cell.conservative:

@@ -30,6 +30,20 @@ BUDGETS = (1_000, 3_000, 10_000, 30_000)
 PAPER_TASKS = ("gaussian", "mixture", "sir", "lotka_volterra")
 SCORE_METHODS = ("f-npse", "pf-npse", "npse")
 BASELINES = ("npe", "nre", "nle")
+BOARD_TASKS = (
+    *("gaussian", "mixture", "mixture_uniform", "sir", "lotka_volterra"),
+    *("slcp", "two_moons", "bernoulli_glm", "drift_diffusion"),
+)
+BOARD_SIZES = (1, 8, 30, 100, 1_000)
+BOARD_METHODS = ("auto", "f-npse", "nle")
+"""Ours on the board, amortised and refined; one that is not there yet is left out."""
+PEERS = {
+    "sbi-npse": ("fnpe", "gauss", "auto_gauss", "jac_gauss"),
+    "sbi-nle": ("",),
+    "sbi-nre": ("",),
+    "bayesflow": ("direct", "jac"),
+}
+"""Methods of other packages, and the ways in which one training of each composes observations."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +106,12 @@ def block(
     m: int | None = None,
     samplers: Sequence[str] = ("",),
     conservative: bool = False,
+    apart: bool = False,
 ) -> Iterator[Cell]:
-    """The cells of a grid, those of one training next to each other."""
-    together = tuple(range(extent.trainings))
-    for task, (method, setting), budget, training in product(names, variants, budgets, together):
+    """The cells of a grid, those of one training next to each other; `apart`: each training is a program of its own."""
+    every = tuple(range(extent.trainings))
+    for task, (method, setting), budget, training in product(names, variants, budgets, every):
+        together = (training,) if apart else every
         for sampler, n, p in product(samplers, extent.sizes, range(extent.parameters)):
             yield Cell(
                 task=task, method=method, setting=setting, budget=budget, m=m or set_size(method, max(extent.sizes)),
@@ -146,13 +162,38 @@ def smoke() -> Iterator[Cell]:
     yield from block(extent, ["gaussian"], [("f-npse", "paper"), ("pf-npse", "default")], (1_000,))
 
 
+def board_extent() -> Extent:
+    """What our methods and the peers' have in common."""
+    return Extent(2, 3, BOARD_SIZES, 1_000, {})
+
+
+def many_observations() -> Iterator[Cell]:
+    """Our methods for many observations; trainings apart, so that seconds are those of one."""
+    known = [name for name in BOARD_METHODS if name in methods.METHODS]
+    variants = [(name, setting) for name in known for setting in ("default", "refined")]
+    yield from block(board_extent(), BOARD_TASKS, variants, (10_000,), apart=True)
+
+
+def peers() -> Iterator[Cell]:
+    """Other packages on the same simulations and observations; `make peers` runs them in an environment of their own."""
+    for method, ways in PEERS.items():
+        yield from block(board_extent(), BOARD_TASKS, [(method, "peer")], (10_000,), samplers=ways, apart=True)
+
+
 def tiny() -> Iterator[Cell]:
     """For tests: tiny networks, through the same code."""
     extent = Extent(2, 2, (1, 4), 50, {})
     yield from block(extent, ["bimodal"], [("f-npse", "tiny")], (500, 1_000))
 
 
-PRESETS: dict[str, Callable[[], Iterator[Cell]]] = {"tiny": tiny, "smoke": smoke, "quick": quick, "paper": paper}
+PRESETS: dict[str, Callable[[], Iterator[Cell]]] = {
+    "tiny": tiny,
+    "smoke": smoke,
+    "quick": quick,
+    "paper": paper,
+    "many-observations": many_observations,
+    "peers": peers,
+}
 
 
 def cells(preset: str, only: str = "") -> list[Cell]:
@@ -188,13 +229,24 @@ def parse_only(text: str) -> dict[str, set[str]]:
 def check(cell: Cell) -> None:
     """Refuse, before any work, a cell that cannot be run."""
     task = tasks.get(cell.task)
-    method = configured(cell.method, cell.setting, cell.m, cell.steps, cell.conservative)
-    if cell.sampler:
-        sampler(cell.sampler)
+    method = None
+    if cell.setting == "peer":
+        check_peer(cell)
+    else:
+        method = configured(cell.method, cell.setting, cell.m, cell.steps, cell.conservative)
+        if cell.sampler:
+            sampler(cell.sampler)
     if cell.n < 1 or cell.draws < 20 or cell.budget < 100 or cell.training not in cell.together:
         raise ScorefoldError(f"expected n ≥ 1, draws ≥ 20, budget ≥ 100 and the training among those together; got {cell}")
     if isinstance(method, NPSE) and cell.setting == "paper" and not task.prior.has_density:
         raise ScorefoldError(f"the paper's setting needs a prior that is N(0, I) after transformation; {cell.task} has none")
+
+
+def check_peer(cell: Cell) -> None:
+    """Refuse a method, or a way of composing, that no peer is asked for."""
+    if cell.sampler not in PEERS.get(cell.method, ()):
+        known = ", ".join(f"{name} {way}".strip() for name, ways in PEERS.items() for way in ways)
+        raise ScorefoldError(f"expected a peer's method: {known}; got {cell.method!r} {cell.sampler!r}")
 
 
 def sampler(name: str) -> Sampler:

@@ -28,6 +28,11 @@ METHOD_LABELS = {
     "nle": "NLE",
     "nre": "NRE",
     "abc": "ABC",
+    "auto": "auto",
+    "sbi-npse": "sbi NPSE",
+    "sbi-nle": "sbi NLE",
+    "sbi-nre": "sbi NRE",
+    "bayesflow": "BayesFlow",
 }
 PAPER_SAMPLER = "langevin a=0.3 L=5"
 """What the paper's setting draws with where no sampler is named."""
@@ -47,7 +52,7 @@ class Series(NamedTuple):
         """In words."""
         name = METHOD_LABELS.get(self.method, self.method)
         parts = [f"{name} (m = {self.m})" if self.method == "pf-npse" else name]
-        if self.method in SCORE_METHODS:
+        if self.method in SCORE_METHODS or self.setting == "refined":
             parts.append(self.setting)
         if self.conservative:
             parts.append("conservative")

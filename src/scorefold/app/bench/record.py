@@ -3,7 +3,8 @@
     {"key": …, "cell": {…}, "measures": {…}, …, "seconds": {…}}
 
 `key` is the hash of the description in `cell`. A line is on the disk before the next is written; a last line that a kill tore
-is dropped, on reading and before anything is appended. `seconds` and `device` differ from run to run; all else is the same.
+is dropped, on reading and before anything is appended. `seconds`, `memory` and `device` differ from run to run; all else
+is the same.
 """
 
 import json
@@ -41,7 +42,11 @@ class Record(TypedDict, total=False):
     measures: dict[str, float | None]
     """c2st, mmd2, shift, sd_ratio and sliced_wasserstein, which older records do not have."""
     seconds: dict[str, float]
+    memory: dict[str, int]
+    """MB: the most that the process had until then, and the accelerator."""
     device: str
+    peer: dict[str, Any]
+    """Of another package: its versions and settings."""
 
 
 class Event(NamedTuple):

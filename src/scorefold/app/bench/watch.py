@@ -53,7 +53,10 @@ class Watch:
             self._done += self._training.pop(group, 0.0) + self._cell[record["key"]]
             self._cells += 1
             self._left[group].remove(record["key"])
-            words = f"{title(group)}: n = {record['cell']['n']}, C2ST {record['measures']['c2st']:.2f}"
+            found = record["measures"]["c2st"]
+            words = f"{title(group)}: n = {record['cell']['n']}, " + (
+                f"C2ST {found:.2f}" if found is not None else record["failed"]
+            )
             self._say(words, line=not self._left[group])
 
     def _say(self, text: str, line: bool) -> None:

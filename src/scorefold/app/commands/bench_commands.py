@@ -1,4 +1,4 @@
-"""`scorefold bench`: plan, run, figures."""
+"""`scorefold bench`: plan, run, figures, board, table."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 bench_app = typer.Typer(no_args_is_help=True, help="Measure every figure of the paper again: plan, run, draw.")
 
 Preset = Annotated[
-    str, typer.Option(help="tiny (seconds, for tests), smoke (minutes), quick (half an hour) or paper (all of it).")
+    str,
+    typer.Option(
+        help="tiny (seconds, for tests), smoke (minutes), quick (half an hour), paper (all of it) or many-observations."
+    ),
 ]
 Only = Annotated[
     str, typer.Option(help="Only these cells, as name=value,name=value. Several values for one name are alternatives.")
@@ -37,11 +40,11 @@ def plan(preset: Preset = "paper", only: Only = "") -> None:
     parts: dict[str, list[Cell]] = {}
     for cell in cells:
         parts.setdefault(estimate.part(cell), []).append(cell)
-    table = Table("part", "cells", "trainings", *estimate.MACHINES, box=None, pad_edge=False)
+    listing = Table("part", "cells", "trainings", *estimate.MACHINES, box=None, pad_edge=False)
     for name, own in [*parts.items(), ("all", cells)]:
         times = [duration(estimate.seconds(own, machine)) for machine in estimate.MACHINES.values()]
-        table.add_row(name, f"{len(own):,}", f"{_trainings(own):,}", *times)
-    console.print(table)
+        listing.add_row(name, f"{len(own):,}", f"{_trainings(own):,}", *times)
+    console.print(listing)
     console.print(
         "\nThe times are rough. A training that several parts share is counted in each of them, and once in the total."
     )
@@ -89,6 +92,41 @@ def figures(
     target = out or folder / "figures"
     for name, figure in bench_figures.all_figures(records_in(folder)).items():
         _console().print(str(save(figure, target / f"{name}.png")), soft_wrap=True)
+
+
+Folders = Annotated[list[Path], typer.Argument(help="Folders of records, one or several: ours and those of others.")]
+
+
+@bench_app.command()
+def board(
+    folders: Folders,
+    out: Annotated[Path | None, typer.Option(help="The page; by default board.html in the first folder.")] = None,
+) -> None:
+    """Write the page of the board: who is right, and at what cost."""
+    from scorefold.app.bench.board_page import board_page
+    from scorefold.app.bench.standings import gathered
+    from scorefold.report.results_folder import write_page
+
+    text, target = board_page(gathered(folders)), out or folders[0] / "board.html"
+    usage.known("--out", lambda: write_page(target, text))
+    _console().print(f"The page is {target}; {len(text.encode()) / 1e6:.2f} MB.", soft_wrap=True)
+
+
+@bench_app.command()
+def table(
+    folders: Folders,
+    n: Annotated[list[int] | None, typer.Option(help="Numbers of observations; by default all.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Tasks; by default all.")] = None,
+    metric: Annotated[str, typer.Option(help="c2st, sliced_wasserstein or mmd2.")] = "c2st",
+) -> None:
+    """Print a table in Markdown: a row for each method, a column for each task."""
+    from scorefold.app.bench.points import METRICS, values
+    from scorefold.app.bench.standings import gathered, markdown
+
+    if metric not in METRICS:
+        raise typer.BadParameter(f"expected one of {', '.join(METRICS)}; got {metric!r}", param_hint="--metric")
+    records = gathered(folders)
+    typer.echo(markdown(records, n or values(records, "n"), metric, task or ()))
 
 
 def _cells(preset: str, only: str) -> "list[Cell]":

@@ -1,11 +1,11 @@
 """NPE, NLE and NRE against sbi's, on the same simulations: C2ST to the true posterior, and seconds.
 
-    python benchmarks/peers.py                                        # everything; hours
-    python benchmarks/peers.py --who ours --tasks gaussian --n 1 8    # a part of it
-    python benchmarks/peers.py --table                                # what has been measured so far
+    python benchmarks/baselines.py                                        # everything; hours
+    python benchmarks/baselines.py --who ours --tasks gaussian --n 1 8    # a part of it
+    python benchmarks/baselines.py --table                                # what has been measured so far
 
-sbi 0.27 runs in an environment of its own, which is made when it is first needed (--env). Every cell is one line of a CSV
-file; cells that are there are not run again. sbi's MCMC takes minutes to hours where there are several observations: a cell
+sbi 0.27 runs in the peers' environment, which is made when it is first needed (--env). Every cell is one line of a CSV file;
+cells that are there are not run again. sbi's MCMC takes minutes to hours where there are several observations: a cell
 that is not finished within the limit is recorded as that.
 
 Both get the same 10⁴ simulator calls, the parameters in the N(0, I) space and, for Lotka–Volterra, the logarithms of the
@@ -16,7 +16,6 @@ always on single ones.
 import argparse
 import csv
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -27,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import scorefold as sf
+from board import environment
 from scorefold import methods, tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.errors import ScorefoldError
@@ -34,21 +34,9 @@ from scorefold.simulation.batched import Batched
 from scorefold.simulation.simulations import Simulations
 from scorefold.tasks.task import Task
 
-PACKAGES = ("torch==2.13.0", "sbi==0.27.0")
 FIELDS = ("who", "method", "task", "n", "seed", "budget", "c2st", "train_s", "draw_s", "status")
 LOGARITHMIC = ("lotka_volterra",)
 DRAWS = 1_000
-
-
-def environment(folder: Path) -> Path:
-    """sbi's own Python, made if it is not there."""
-    python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        for package in PACKAGES:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", package], check=True)
-        (folder / "ready").touch()
-    return python
 
 
 def simulated(task: Task, budget: int, set_size: int, seed: int) -> Simulations:
@@ -90,7 +78,7 @@ def theirs(
     with tempfile.TemporaryDirectory() as folder:
         cell = Path(folder) / "cell.npz"
         np.savez(cell, theta=sims.prior.to_normal(sims.theta), x=x, **{f"x_obs_{n}": x for n, (x, _) in data.items()})
-        script = Path(__file__).absolute().with_name("peers_sbi.py")
+        script = Path(__file__).absolute().with_name("baselines_sbi.py")
         try:
             subprocess.run(
                 [python.absolute(), script, method, cell, folder, str(DRAWS), str(seed)],

@@ -1,6 +1,6 @@
-"""One training of sbi's NPE, NLE or NRE, and draws for several n; run by peers.py with the Python of sbi's own environment.
+"""One training of sbi's NPE, NLE or NRE, and draws for several n; run by baselines.py with the Python of sbi's own environment.
 
-    python peers_sbi.py METHOD cell.npz OUT DRAWS SEED
+    python baselines_sbi.py METHOD cell.npz OUT DRAWS SEED
 
 cell.npz holds θ in the N(0, I) space (cases, dim), x (cases, set, x) padded with NaN, and x_obs_N for every N. Draws for N go
 to OUT/N.npz as soon as they are made, with the seconds of training and drawing. Everything not said here is sbi's default.
