@@ -118,7 +118,8 @@ def _pane(records: Sequence[Record], looks: dict[Series, Look], n: int) -> str:
     return (
         f'<div class="overall">{panels[0]}{scrolled(listing)}</div><div class="panels">{"".join(panels[1:])}</div>'
         '<p class="quiet">Down is more accurate, left is faster; dotted: a perfect posterior. Seconds are for one training and '
-        "one data set. Hollow: amortised, one training for any data set. Over all tasks, cells without draws count as C2ST 1; "
+        "one data set. Hollow: ours without refining, one training for any data set. Over all tasks, "
+        "cells without draws count as C2ST 1; "
         "methods that were run on different tasks cannot be compared there.</p>"
     )
 
