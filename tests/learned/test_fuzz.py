@@ -175,7 +175,10 @@ def refine(tiny, draw):
 
 
 def fit(tiny, draw):
-    method = draw(WORDS.filter(lambda word: not isinstance(word, str) or "npse" not in word) | st.just(Ready(tiny.posterior)))
+    method = draw(
+        WORDS.filter(lambda word: not isinstance(word, str) or ("npse" not in word and word != "auto"))
+        | st.just(Ready(tiny.posterior))
+    )
     sims = draw(st.just(tiny.sims) | GARBAGE)
     if draw(st.integers(0, 3)) == 0:
         field = draw(st.sampled_from(["theta", "x", "sizes", "set_size", "origin", "prior", "budget", "failed"]))

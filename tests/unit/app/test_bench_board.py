@@ -9,7 +9,6 @@ import pytest
 from pretended import pretended
 from typer.testing import CliRunner
 
-from scorefold import methods
 from scorefold.app.bench import cells as bench_cells
 from scorefold.app.bench import estimate
 from scorefold.app.bench.board_page import board_page, looks_of
@@ -71,12 +70,6 @@ def test_trainings_of_the_board_are_apart_so_that_seconds_are_those_of_one():
 def test_ways_of_composing_share_a_training():
     groups = grouped(cells("peers", "task=sir,method=sbi-npse,training=0"))
     assert [len(own) for own in groups.values()] == [4 * 5 * 3]
-
-
-def test_a_new_default_method_joins_once_it_is_known(monkeypatch):
-    before = {cell.method for cell in cells("many-observations")}
-    monkeypatch.setitem(methods.METHODS, "auto", methods.METHODS["nle"])
-    assert {cell.method for cell in cells("many-observations")} == before | {"auto"}
 
 
 def test_a_refined_posterior_costs_no_more_simulations():

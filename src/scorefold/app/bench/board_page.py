@@ -16,7 +16,7 @@ from scorefold.report.words import TASK_LABELS
 
 HEADLINE_N = 30
 METHOD_LOOKS = {
-    **{"auto": (2, 0), "f-npse": (0, 0), "nle": (4, 0)},
+    **{"f-npse": (0, 0), "nle": (4, 0)},
     **{"sbi-npse": (1, 0), "sbi-nle": (3, 1), "sbi-nre": (5, 3), "bayesflow": (6, 1)},
 }
 """The page's colour of each method, and the shape of its first way of composing."""

@@ -28,7 +28,6 @@ METHOD_LABELS = {
     "nle": "NLE",
     "nre": "NRE",
     "abc": "ABC",
-    "auto": "auto",
     "sbi-npse": "sbi NPSE",
     "sbi-nle": "sbi NLE",
     "sbi-nre": "sbi NRE",
