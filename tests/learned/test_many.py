@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scorefold import tasks
-from scorefold.posterior import composed
+from scorefold.posterior import clouds, composed
 
 pytestmark = pytest.mark.full  # unit/posterior/test_sample_many.py needs no training
 
@@ -43,16 +43,16 @@ def test_a_seed_for_each_data_set_in_one_program(posterior):
 def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatch):
     monkeypatch.setattr(composed, "TOGETHER", 4 * 128)
     six = posterior.sample_many(X, draws=100, seed=6)
-    before = composed._draw_many._cached._cache_size()
+    before = clouds.draw_many._cached._cache_size()
     one, three = (posterior.sample_many(X[:count], draws=100, seed=6) for count in (1, 3))
-    assert composed._draw_many._cached._cache_size() == before
+    assert clouds.draw_many._cached._cache_size() == before
     assert (one.theta == six.theta[:1]).all()
     assert (three.theta == six.theta[:3]).all()
     assert len({row.tobytes() for row in six.theta.reshape(-1, 10)}) == 600
 
 
 def test_several_clouds(posterior, monkeypatch):
-    monkeypatch.setattr(composed, "LARGEST_CLOUD", 128)
+    monkeypatch.setattr(clouds, "LARGEST_CLOUD", 128)
     many = posterior.sample_many(X[:2], draws=200, seed=7)
     assert many.theta.shape == (2, 200, 10)
     assert len({row.tobytes() for row in many.theta.reshape(-1, 10)}) == 400

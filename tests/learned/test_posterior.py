@@ -21,7 +21,7 @@ from scorefold import tasks
 from scorefold.compose import Diffused
 from scorefold.diagnostics.c2st import c2st
 from scorefold.errors import ScorefoldError, UnlikeSimulations, UntrustworthyDraws
-from scorefold.posterior import composed as module
+from scorefold.posterior import clouds as module
 from scorefold.sample import Info
 from scorefold.tasks.gaussian import VARIANCES
 

@@ -134,7 +134,7 @@ class Refuses(Posterior):
 
 
 def test_draws_that_are_refused_count_as_wholly_wrong():
-    (drawn,) = run.draw(TINY[:1], run.Trained({TINY[0].training: Refuses()}, {"train": 1.0}))
+    (drawn,) = run.draw(TINY[:1], run.Trained({TINY[0].training: Refuses()}, {}, {"train": 1.0}))
     (record,) = run.measure([drawn], batch=1)
     nothing = dict.fromkeys(("shift", "sd_ratio", "sliced_wasserstein"))
     assert record["measures"] == {"c2st": 1.0, "mmd2": pytest.approx(0.787, abs=1e-3), **nothing}

@@ -4,24 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.compose import Diffused, Gauss, Rule, Tempered
-from scorefold.compose.sets import SetScores
+from scorefold.compose import Gauss, Rule
 from scorefold.errors import ScorefoldError
 from scorefold.noise import RESOLVED, Level
 from scorefold.noise import levels as noise_levels
 from scorefold.posterior import composed_density
-from scorefold.posterior.asked import MOST_MORE, Asked, asked_of, inside, langevin_for, too_few
+from scorefold.posterior.asked import MOST_MORE, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check, Pairs, left_over
+from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
-from scorefold.posterior.partitions import other_partitions, over_partitions, partition, set_size_for
+from scorefold.posterior.partitions import other_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
@@ -31,17 +30,15 @@ from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
-from scorefold.sample import DPM, Info, Metropolis, ProbabilityFlow, Sampler
+from scorefold.sample import DPM, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
 from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable
-from scorefold.train.devices import device_count, over_devices
+from scorefold.train.devices import device_count
 from scorefold.train.training import History
-from scorefold.types import Array, Cloud, Key, draw_key, draw_keys, single_precision
+from scorefold.types import draw_key, draw_keys, single_precision
 
-LARGEST_CLOUD = 1024
-SMALLEST_CLOUD = 128
 TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
 
@@ -112,13 +109,13 @@ class ComposedPosterior(Posterior):
         if how.pilots:
             precision, cut_down = pilots(self.scores, padded, self.grid(ProbabilityFlow()), key, how.pilots)
             padded, projected = padded._replace(precision=precision), float(cut_down) / how.sets
-        way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
+        way = Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         asked, kept, infos = asked_of(self.prior, options), np.zeros((0, self.prior.dim)), []
         clouds = -(-draws // way.cloud)
         at_once = min(clouds, device_count())
         for first in range(0, MOST_MORE * clouds, at_once):  # as many as draws need, more if another prior leaves some out
             cloud_keys = [jax.random.fold_in(key, index) for index in range(first, first + at_once)]
-            for one, info in _clouds(self.scores, asked, padded, self.grid(how.sampler), cloud_keys, way):
+            for one, info in draw_clouds(self.scores, asked, padded, self.grid(how.sampler), cloud_keys, way):
                 u = one.astype(np.float64)
                 kept = np.concatenate([kept, u[inside(self.prior, options, u)]])
                 infos.append(info)
@@ -197,7 +194,7 @@ class ComposedPosterior(Posterior):
         padded, how = self.arrange(x, seeds, options)
         keys, grid, pilot_grid = draw_keys(seeds), self.grid(how.sampler), self.grid(ProbabilityFlow())
         asked = asked_of(self.prior, options)
-        way = _Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
+        way = Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         together = self.together(draws)
         clouds = -(-draws // way.cloud)
         u = np.empty((len(x), clouds * way.cloud, self.prior.dim))
@@ -209,7 +206,7 @@ class ComposedPosterior(Posterior):
             if how.pilots:
                 some = some._replace(precision=pilots_many(self.scores, some, pilot_grid, keys[rows], how.pilots))
             for index in range(clouds):
-                one, good, bad = _draw_many(self.scores, asked, some, grid, keys[rows], jnp.asarray(index), way)
+                one, good, bad = draw_many(self.scores, asked, some, grid, keys[rows], jnp.asarray(index), way)
                 count = real.stop - start
                 u[real, index * way.cloud : (index + 1) * way.cloud] = one[:count]
                 converged[real] &= np.asarray(good)[:count]
@@ -278,87 +275,3 @@ class ComposedPosterior(Posterior):
     def levels(self, count: int | None = None) -> Level:
         """So many of the levels that it was trained on, in rising t."""
         return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)
-
-
-class _Way(NamedTuple):
-    """How a cloud is drawn: what the compiled program is made for."""
-
-    rule: Rule
-    sampler: Sampler
-    cloud: int
-    """Draws that move together."""
-
-
-@eqx.filter_jit
-def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, key: Key, way: _Way) -> tuple[Cloud, Info]:
-    """One cloud, compiled once per bucket of sets and cloud size."""
-    rule, sampler, count = way.rule, way.sampler, padded.number
-    with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
-        sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
-        if padded.precision is not None:
-            sets = sets.with_precision(padded.precision)
-        score = asked.score(over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets))
-        key_start, key_run = jax.random.split(key)
-        free = asked.free(ensemble.network.shape.dim)
-        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, free))
-        if isinstance(sampler, Metropolis):
-            assert isinstance(rule, Diffused | Tempered)  # the others have been refused
-            moved, info = sampler(score, grid, u, key_run, count, asked.log_density(rule.log_density(sets)))
-        else:
-            moved, info = sampler(score, grid, u, key_run, count)
-        return asked.back(moved), info
-
-
-@eqx.filter_jit
-def _draw_many(
-    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: _Way
-) -> tuple[Array, Array, Array]:
-    """One cloud for each data set; draws, converged and diverged."""
-
-    def some(rows: Any, same: Any) -> tuple[Array, Array, Array]:
-        ensemble, asked, (sizes, number, others), grid, index = same
-
-        def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
-            own = PaddedSets(x, sizes, number, precision, others)
-            u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
-            return u, info.converged, info.diverged
-
-        return jax.vmap(one)(*rows)
-
-    rest = padded.sizes, padded.number, padded.others
-    rows = padded.x, padded.precision, keys
-    made: tuple[Array, Array, Array] = over_devices(some, rows, (ensemble, asked, rest, grid, index))
-    return made
-
-
-def _clouds(
-    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: _Way
-) -> list[tuple[np.ndarray, Info]]:
-    """A cloud for every key, of which there are no more than devices."""
-    if len(keys) == 1:
-        u, info = _draw(ensemble, asked, padded, grid, keys[0], way)
-        return [(np.asarray(u), jax.tree.map(np.asarray, info))]
-    made = _draw_side_by_side(ensemble, asked, padded, grid, jnp.stack(keys), way)
-    return [jax.tree.map(lambda v, i=i: np.asarray(v)[i], made) for i in range(len(keys))]
-
-
-@eqx.filter_jit
-def _draw_side_by_side(
-    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, way: _Way
-) -> tuple[Array, Info]:
-    """A cloud on every device."""
-
-    def some(keys: Array, same: Any) -> tuple[Array, Info]:
-        ensemble, asked, padded, grid = same
-        return jax.lax.map(lambda key: _draw(ensemble, asked, padded, grid, key, way), keys)
-
-    made: tuple[Array, Info] = over_devices(some, keys, (ensemble, asked, padded, grid))
-    return made
-
-
-def cloud_size(draws: int, dim: int) -> int:
-    """How many draws move together: enough for a covariance, few enough for bounded memory, from few sizes."""
-    size = SMALLEST_CLOUD
-    while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
-        size *= 2
-    return size

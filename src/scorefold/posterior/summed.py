@@ -17,7 +17,7 @@ import numpy as np
 
 from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
-from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
+from scorefold.errors import Diverged, ScorefoldError, ScorefoldWarning, UntrustworthyDraws, closest
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.posterior.asked import asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
@@ -52,6 +52,8 @@ from scorefold.types import Array, Float, Key, draw_key, draw_keys
 SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
 
 SAMPLERS = ("smc", "nuts", "vi")
+MANY = 1_000
+"""Different observations whose draws take minutes on a few cores."""
 MASSES_AT = 64
 """Draws of u at which the mass of a geometric mean of densities is measured."""
 ON_ACCELERATORS = 128
@@ -96,6 +98,13 @@ class SummedPosterior(Posterior):
         sampler, chains = self._chosen(options)
         key = draw_key(seed)
         data = (self.terms, *sums.counted(x), self._tilt)
+        if (different := int(np.count_nonzero(data[2]))) > MANY:
+            warnings.warn(
+                f"draws given {different:,} different observations take long by a sum of likelihoods, whose time grows with "
+                "their number. That of method='f-npse' hardly does.",
+                ScorefoldWarning,
+                stacklevel=5,
+            )
         if options.prior is not None or options.given is not None:
             return self._draw_asked(data, draws, key, options)
         u: np.ndarray

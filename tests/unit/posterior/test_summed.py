@@ -9,7 +9,7 @@ from chance import one_of
 from exact_posteriors import VARIANCES, Exact, summed
 from full import shortly
 
-from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.posterior import sum_of_terms
 from scorefold.posterior import summed as module
 from scorefold.sample import nuts
@@ -204,3 +204,10 @@ def test_single_observations_go_with_their_parameters():
         of_one[tuple(u)].add(fold)
     assert len(of_one) == len(sims.theta)
     assert all(len(folds) == 1 for folds in of_one.values())
+
+
+def test_very_many_observations_are_said_to_take_long(monkeypatch):
+    monkeypatch.setattr(module, "MANY", 3)
+    with pytest.warns(ScorefoldWarning, match="given 4 different observations take long"):
+        summed(Exact()).sample(np.repeat(observed(4), 2, axis=0), 100)
+    summed(Exact()).sample(np.repeat(observed(2), 4, axis=0), 100)

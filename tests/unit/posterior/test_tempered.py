@@ -84,6 +84,8 @@ def test_a_narrow_peak_on_a_wide_hill_is_found():
     assert abs(share - masses[0] / sum(masses)) < 0.12
 
 
+# Every one of 32 points climbs one hill, whatever the key.
+@pytest.mark.false_failure(1e-6)
 def test_climbers_end_at_the_top_and_know_its_width():
     mixture = summits(lambda u: gaussian(u, (jnp.asarray([0.3, -0.7]), jnp.asarray([0.02, 0.5]))), 2, jax.random.key(0))
     variance = 1 / (1 + 1 / np.array([0.02, 0.5]) ** 2)

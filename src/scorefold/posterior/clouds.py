@@ -1,0 +1,107 @@
+"""One cloud of draws, or one on every device: the compiled programs that compose scores and move draws along them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.compose import Diffused, Rule, Tempered
+from scorefold.compose.sets import SetScores
+from scorefold.noise import Level
+from scorefold.posterior.asked import Asked
+from scorefold.posterior.partitions import over_partitions
+from scorefold.posterior.pilots import PaddedSets
+from scorefold.sample import Info, Metropolis, Sampler
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.train.devices import over_devices
+from scorefold.types import Array, Cloud, Key
+
+LARGEST_CLOUD = 1024
+SMALLEST_CLOUD = 128
+
+
+class Way(NamedTuple):
+    """How a cloud is drawn: what the compiled program is made for."""
+
+    rule: Rule
+    sampler: Sampler
+    cloud: int
+    """Draws that move together."""
+
+
+@eqx.filter_jit
+def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, key: Key, way: Way) -> tuple[Cloud, Info]:
+    """One cloud, compiled once per bucket of sets and cloud size."""
+    rule, sampler, count = way.rule, way.sampler, padded.number
+    with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
+        sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
+        if padded.precision is not None:
+            sets = sets.with_precision(padded.precision)
+        score = asked.score(over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets))
+        key_start, key_run = jax.random.split(key)
+        free = asked.free(ensemble.network.shape.dim)
+        u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, free))
+        if isinstance(sampler, Metropolis):
+            assert isinstance(rule, Diffused | Tempered)  # the others have been refused
+            moved, info = sampler(score, grid, u, key_run, count, asked.log_density(rule.log_density(sets)))
+        else:
+            moved, info = sampler(score, grid, u, key_run, count)
+        return asked.back(moved), info
+
+
+@eqx.filter_jit
+def draw_many(
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: Way
+) -> tuple[Array, Array, Array]:
+    """One cloud for each data set; draws, converged and diverged."""
+
+    def some(rows: Any, same: Any) -> tuple[Array, Array, Array]:
+        ensemble, asked, (sizes, number, others), grid, index = same
+
+        def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
+            own = PaddedSets(x, sizes, number, precision, others)
+            u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
+            return u, info.converged, info.diverged
+
+        return jax.vmap(one)(*rows)
+
+    rest = padded.sizes, padded.number, padded.others
+    rows = padded.x, padded.precision, keys
+    made: tuple[Array, Array, Array] = over_devices(some, rows, (ensemble, asked, rest, grid, index))
+    return made
+
+
+def draw_clouds(
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: Way
+) -> list[tuple[np.ndarray, Info]]:
+    """A cloud for every key, of which there are no more than devices."""
+    if len(keys) == 1:
+        u, info = _draw(ensemble, asked, padded, grid, keys[0], way)
+        return [(np.asarray(u), jax.tree.map(np.asarray, info))]
+    made = _side_by_side(ensemble, asked, padded, grid, jnp.stack(keys), way)
+    return [jax.tree.map(lambda v, i=i: np.asarray(v)[i], made) for i in range(len(keys))]
+
+
+@eqx.filter_jit
+def _side_by_side(
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, way: Way
+) -> tuple[Array, Info]:
+    """A cloud on every device."""
+
+    def some(keys: Array, same: Any) -> tuple[Array, Info]:
+        ensemble, asked, padded, grid = same
+        return jax.lax.map(lambda key: _draw(ensemble, asked, padded, grid, key, way), keys)
+
+    made: tuple[Array, Info] = over_devices(some, keys, (ensemble, asked, padded, grid))
+    return made
+
+
+def cloud_size(draws: int, dim: int) -> int:
+    """How many draws move together: enough for a covariance, few enough for bounded memory, from few sizes."""
+    size = SMALLEST_CLOUD
+    while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
+        size *= 2
+    return size
