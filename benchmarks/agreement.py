@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.app.bench.plan import BASELINES, PAPER_SET_SIZE
+from scorefold.app.bench.bench_plan import BASELINES, PAPER_SET_SIZE
 from scorefold.app.bench.points import METHOD_LABELS, METRICS, pick, values
 from scorefold.app.bench.record import RECORDS, Record, read
 from scorefold.report.words import TASK_LABELS

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scorefold.app.bench.bench_plan import Cell, cells, grouped
 from scorefold.app.bench.drive import Groups, Stream, drive, missing
 from scorefold.app.bench.exchange import read_job, write_job
-from scorefold.app.bench.plan import Cell, cells, grouped
 from scorefold.app.bench.record import Event
 from scorefold.app.bench.watch import Watch
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
+from scorefold.app.bench.bench_plan import BASELINES, Cell, grouped
 from scorefold.app.bench.estimate import MACHINES, Machine, draw_seconds, part, training_seconds
-from scorefold.app.bench.plan import BASELINES, Cell, grouped
 from scorefold.app.bench.record import RECORDS, Record, cell_of, read
 
 FIELDS = [name for name in Machine._fields if name != "draw"]

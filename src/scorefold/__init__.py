@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scorefold.app import plots
     from scorefold.diagnostics.compare import compare
     from scorefold.diagnostics.diagnose import diagnose
-    from scorefold.disk.compiled import cache
+    from scorefold.disk.program_cache import cache
     from scorefold.methods.abc import ABC
     from scorefold.methods.fit import fit, fit_many
     from scorefold.methods.load import load
@@ -62,7 +62,7 @@ _HOMES = {
     "Store": "simulation.store.store",
     "Training": "train.training",
     "Workers": "simulation.workers",
-    "cache": "disk.compiled",
+    "cache": "disk.program_cache",
     "compare": "diagnostics.compare",
     "diagnose": "diagnostics.diagnose",
     "evidence": "posterior.evidence",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scorefold.app.bench.plan import cells
+from scorefold.app.bench.bench_plan import cells
 from scorefold.app.bench.record import described
 
 

@@ -14,10 +14,10 @@ import pytest
 from pretended import compared
 
 from scorefold import tasks
-from scorefold.app.bench import cells as run
+from scorefold.app.bench import bench_cells as run
 from scorefold.app.bench.bench_figures import SHOWN
+from scorefold.app.bench.bench_plan import cells, grouped
 from scorefold.app.bench.drive import _returned, drive, history, missing, parse_executor
-from scorefold.app.bench.plan import cells, grouped
 from scorefold.app.bench.record import RECORDS, appending, described, read
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.posterior import Posterior
@@ -77,7 +77,7 @@ def test_a_second_run_has_nothing_to_do(folder, monkeypatch):
 CHILD = """
 from pathlib import Path
 from scorefold.app.bench.drive import drive
-from scorefold.app.bench.plan import cells
+from scorefold.app.bench.bench_plan import cells
 drive(cells("tiny", "budget=500"), Path({out!r}))
 """
 
@@ -281,9 +281,9 @@ import sys
 import time
 from pathlib import Path
 
-from scorefold.app.bench import cells as run
+from scorefold.app.bench import bench_cells as run
 from scorefold.app.bench.drive import drive, title
-from scorefold.app.bench.plan import cells
+from scorefold.app.bench.bench_plan import cells
 from scorefold.app.bench.record import described
 from scorefold.errors import ScorefoldError
 

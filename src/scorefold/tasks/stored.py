@@ -24,7 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from scorefold.disk.compiled import user_folder
+from scorefold.disk.program_cache import user_folder
 from scorefold.errors import ScorefoldWarning
 from scorefold.tasks.nuts_reference import Chains
 from scorefold.types import Callable, Float

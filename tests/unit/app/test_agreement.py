@@ -9,7 +9,7 @@ import pytest
 
 import agreement
 from agreement import AGREES, DISAGREES, FEW, UNDECIDED, contest, estimate, every, findings, markdown, most, within
-from scorefold.app.bench.plan import Cell
+from scorefold.app.bench.bench_plan import Cell
 from scorefold.app.bench.record import RECORDS, described
 
 TASKS = ("gaussian", "sir")

@@ -9,11 +9,10 @@ import pytest
 from pretended import pretended
 from typer.testing import CliRunner
 
-from scorefold.app.bench import cells as bench_cells
-from scorefold.app.bench import estimate
+from scorefold.app.bench import bench_cells, estimate
+from scorefold.app.bench.bench_cells import DrawnCloud, Trained, collect, draw
+from scorefold.app.bench.bench_plan import BOARD_SIZES, BOARD_TASKS, PEERS, cells, grouped
 from scorefold.app.bench.board_page import board_page, looks_of
-from scorefold.app.bench.cells import DrawnCloud, Trained, collect, draw
-from scorefold.app.bench.plan import BOARD_SIZES, BOARD_TASKS, PEERS, cells, grouped
 from scorefold.app.bench.points import pick, series
 from scorefold.app.bench.record import RECORDS, appending
 from scorefold.app.bench.setups import configured, simulated_before

@@ -8,8 +8,8 @@ from pretended import pretend, pretended
 from rich.console import Console
 from typer.testing import CliRunner
 
-from scorefold.app.bench import cells as run
-from scorefold.app.bench.plan import cells, grouped
+from scorefold.app.bench import bench_cells as run
+from scorefold.app.bench.bench_plan import cells, grouped
 from scorefold.app.bench.record import RECORDS, Event, appending, read
 from scorefold.app.bench.watch import Watch, duration
 from scorefold.app.cli import app

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from scorefold.app.bench import estimate
-from scorefold.app.bench.plan import PRESETS, Cell, cells, check, grouped, parse_only
+from scorefold.app.bench.bench_plan import PRESETS, Cell, cells, check, grouped, parse_only
 from scorefold.app.bench.setups import configured
 from scorefold.errors import ScorefoldError
 from scorefold.methods import METHODS

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scorefold.app.bench.plan import cells
+from scorefold.app.bench.bench_plan import cells
 from scorefold.app.bench.record import appending, cell_of, described, done, read
 from scorefold.errors import ScorefoldError
 

@@ -4,8 +4,8 @@ import pytest
 from pretended import pretend
 
 from calibrate_estimate import FIELDS, fitted, jobs, report
+from scorefold.app.bench.bench_plan import cells
 from scorefold.app.bench.estimate import MACHINES, Machine, draw_seconds, training_seconds
-from scorefold.app.bench.plan import cells
 
 TRUE = Machine(start=40.0, step=0.002, network=0.0005, draw=9.0, level=3e-4, score=2e-8, other=2.0)
 

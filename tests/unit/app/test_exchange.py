@@ -8,9 +8,9 @@ import pytest
 
 from peers import job as peer
 from scorefold import tasks
-from scorefold.app.bench import cells as bench_cells
+from scorefold.app.bench import bench_cells
+from scorefold.app.bench.bench_plan import cells
 from scorefold.app.bench.exchange import read_job, write_job
-from scorefold.app.bench.plan import cells
 from scorefold.app.bench.record import cell_of
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.simulate import simulate

@@ -25,8 +25,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from scorefold.app.bench.bench_plan import PAPER_SET_SIZE
 from scorefold.app.bench.cloud_grid import Cloud, cloud_grid
-from scorefold.app.bench.plan import PAPER_SET_SIZE
 from scorefold.app.bench.points import METRICS, PAPER_SAMPLER, Series, pick, points, series, values
 from scorefold.app.bench.record import Record
 from scorefold.report.canvas import figure_of, plain

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from scorefold.app.bench.plan import Cell, grouped
+from scorefold.app.bench.bench_plan import Cell, grouped
 from scorefold.app.bench.record import RECORDS, RUNS, Event, appending, done
 from scorefold.errors import ScorefoldError
 
@@ -119,7 +119,7 @@ def end_with_parent() -> None:
 
 
 def _local(groups: Groups, argument: str) -> Stream:
-    from scorefold.app.bench.cells import attempt
+    from scorefold.app.bench.bench_cells import attempt
 
     for group, cells in groups.items():
         yield Event("start", group)
@@ -130,7 +130,7 @@ def _processes(groups: Groups, argument: str) -> Stream:
     import multiprocessing
     from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
-    from scorefold.app.bench.cells import collect
+    from scorefold.app.bench.bench_cells import collect
 
     share_accelerator()
     workers = min(int(argument), len(groups) or 1)
@@ -165,7 +165,7 @@ def _dask(groups: Groups, argument: str) -> Stream:
         raise ScorefoldError(
             "expected dask.distributed for --executor dask=…; it is not installed: pip install 'scorefold[cluster]'"
         ) from None
-    from scorefold.app.bench.cells import collect
+    from scorefold.app.bench.bench_cells import collect
 
     try:
         client = Client(argument, timeout="20s")
@@ -188,7 +188,7 @@ def _dask(groups: Groups, argument: str) -> Stream:
 
 def _returned(future: Any, group: Cell) -> list[Event]:
     """What a worker sent back, or why nothing came."""
-    from scorefold.app.bench.cells import failure
+    from scorefold.app.bench.bench_cells import failure
 
     try:
         return future.result()

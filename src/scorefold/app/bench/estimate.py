@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from scorefold.app.bench.plan import BASELINES, Cell, grouped, sampler
+from scorefold.app.bench.bench_plan import BASELINES, Cell, grouped, sampler
 from scorefold.app.bench.setups import configured
 from scorefold.methods.npse import NPSE
 from scorefold.posterior.rule_and_sampler import get_sampler

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from scorefold import tasks
-from scorefold.app.bench.cells import Drawn, measure, reference_draws
-from scorefold.app.bench.plan import Cell
+from scorefold.app.bench.bench_cells import Drawn, measure, reference_draws
+from scorefold.app.bench.bench_plan import Cell
 from scorefold.app.bench.record import Record, described
 from scorefold.disk import durable
 from scorefold.errors import ScorefoldError

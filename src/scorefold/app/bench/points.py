@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorefold.app.bench.plan import SCORE_METHODS
+from scorefold.app.bench.bench_plan import SCORE_METHODS
 from scorefold.app.bench.record import Record
 
 METRICS = {

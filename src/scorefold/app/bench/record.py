@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple, Required, TypedDict
 
-from scorefold.app.bench.plan import Cell
+from scorefold.app.bench.bench_plan import Cell
 from scorefold.disk import locks
 from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError

@@ -6,9 +6,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from scorefold.app.bench.bench_plan import Cell, grouped
 from scorefold.app.bench.drive import title
 from scorefold.app.bench.estimate import MACHINES, draw_seconds, training_seconds
-from scorefold.app.bench.plan import Cell, grouped
 from scorefold.app.bench.record import Event
 
 

@@ -12,7 +12,7 @@ from scorefold.errors import ScorefoldError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scorefold.app.bench.plan import Cell
+    from scorefold.app.bench.bench_plan import Cell
     from scorefold.app.bench.record import Record
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure every figure of the paper again: plan, run, draw.")
@@ -130,7 +130,7 @@ def table(
 
 
 def _cells(preset: str, only: str) -> "list[Cell]":
-    from scorefold.app.bench.plan import cells
+    from scorefold.app.bench.bench_plan import cells
 
     try:
         return cells(preset, only)
@@ -148,7 +148,7 @@ def records_in(folder: Path) -> "list[Record]":
 
 
 def _trainings(cells: "list[Cell]") -> int:
-    from scorefold.app.bench.plan import grouped
+    from scorefold.app.bench.bench_plan import grouped
 
     return sum(len(group.together) for group in grouped(cells))
 

@@ -32,7 +32,7 @@ def folder(out: Path) -> None:
 @contextmanager
 def at_work() -> Iterator[None]:
     """Every warning as a line on standard error; programs that are compiled meanwhile are kept for the next command."""
-    from scorefold.disk.compiled import cache
+    from scorefold.disk.program_cache import cache
 
     cache()
     with warnings.catch_warnings():

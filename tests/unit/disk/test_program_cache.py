@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scorefold.disk import compiled
+from scorefold.disk import program_cache as compiled
 from scorefold.errors import ScorefoldError
 
 PROGRAM = """
 import sys, jax, jax.numpy as jnp, scorefold as sf
-from scorefold.disk import compiled
+from scorefold.disk import program_cache as compiled
 compiled.SHORTEST_COMPILATION = 0.0
 print(sf.cache(*sys.argv[1:2]))
 hits = []

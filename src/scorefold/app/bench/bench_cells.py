@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from scorefold import tasks
-from scorefold.app.bench.plan import Cell, sampler
+from scorefold.app.bench.bench_plan import Cell, sampler
 from scorefold.app.bench.record import Event, Record, described
 from scorefold.app.bench.setups import configured, simulated_before
 from scorefold.diagnostics.c2st import c2st_many
