@@ -25,6 +25,6 @@ def fixed_with_holes(schedule: str, T: int, cases: TrainingSet, standardize: Sta
     base = fit_masked_base_to_sets(x, cases.sizes, cases.u)
     some = np.unique(cases.u[:, 0], return_index=True)[1][:MOST_LOOKED_AT]  # copies of a case share u
     mean = np.asarray(jax.lax.map(lambda case: base.of(*case)[0], (jnp.asarray(x[some]), jnp.asarray(cases.sizes[some]))))
-    axes = np.linalg.eigh(np.asarray(base.matrix(1.0, CLEAN, jnp.ones(()))))[1].T
+    axes = np.linalg.eigh(np.asarray(base.matrix(1.0, CLEAN, jnp.ones((), jnp.int32))))[1].T
     least = least_noise_around(mean, cases.u[some], np.concatenate([np.eye(cases.u.shape[1]), axes]))
     return Fixed(levels(schedule, T, least=least), standardize, base)
