@@ -24,7 +24,6 @@ import numpy as np
 from scorefold.methods.method import Method
 from scorefold.methods.nle import NLE
 from scorefold.methods.npse import NPSE
-from scorefold.methods.whole_numbers import MOST_WHOLE
 from scorefold.posterior.posterior import Posterior
 from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.likeness import BINARY, COUNT, look
@@ -84,23 +83,18 @@ def _without_likelihood(sims: Simulations) -> str:
     x = np.asarray(sims.x[:LOOKED_AT], np.float64).reshape(min(len(sims.x), LOOKED_AT), -1)[:, :outcomes]
     kinds = look(sims).kind[:outcomes]
     whole = (kinds == BINARY) | (kinds == COUNT)
-    if whole.sum() > MOST_WHOLE:
-        return "many numbers are counts"
     names = sims.x_names or tuple(f"x{i}" for i in range(outcomes))
     varies = x.std(axis=0) > 0
     for i in np.flatnonzero(~whole & varies):
         if np.unique(x[:, i], return_counts=True)[1].max() > max(2, LARGEST_ATOM * len(x)):
             return f"{names[i]} has some of its values again and again, and others once"
-    return _follows(sims, varies & ~whole, names)
+    places = np.flatnonzero(varies & ~whole)
+    follows = _following(x[:, places]) if len(places) > 1 else None
+    return "" if follows is None else f"{names[places[follows]]} follows from the other numbers"
 
 
-def _follows(sims: Simulations, which: np.ndarray, names: tuple[str, ...]) -> str:
-    """A number that follows from the others along a straight line, in words; empty if there is none."""
-    if which.sum() < 2:
-        return ""
-    some = np.asarray(sims.x[:LOOKED_AT, 0])[:, np.flatnonzero(which)]
-    x = np.asarray(standardized(fit_standardize(some), some), np.float64)
-    values, vectors = np.linalg.eigh(np.corrcoef(x, rowvar=False))
-    if values[0] > LEAST_LEFT:
-        return ""
-    return f"{names[np.flatnonzero(which)[np.abs(vectors[:, 0]).argmax()]]} follows from the other numbers"
+def _following(x: np.ndarray) -> int | None:
+    """Which number follows from the others along a straight line; None if none does."""
+    scaled = np.asarray(standardized(fit_standardize(x), x), np.float64)
+    values, vectors = np.linalg.eigh(np.corrcoef(scaled, rowvar=False))
+    return None if values[0] > LEAST_LEFT else int(np.abs(vectors[:, 0]).argmax())

@@ -107,8 +107,9 @@ def fit_many(
     for seed in seeds:
         settings.count("seed", seed, 0)
     chosen = methods.get(method)
+    for one in sims:
+        health.check(one)
     if isinstance(chosen, Auto) and sims:
-        health.check(sims[0])
         chosen, why = choose(sims[0])
         with step(f"learning {why}", progress):
             pass
@@ -120,8 +121,6 @@ def fit_many(
             ScorefoldWarning,
             stacklevel=3,
         )
-    for one in sims:
-        health.check(one)
     shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density, len(one.input_names)) for one in sims}
     if len(shapes) != 1 or len(sims) != len(seeds):
         raise ScorefoldError(

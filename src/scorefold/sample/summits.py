@@ -47,12 +47,14 @@ class Mixture(NamedTuple):
     inverses: Float[Array, "parts dim dim"]
     """Of the roots."""
     log_weights: Float[Array, " parts"]
+    log_volumes: Float[Array, " parts"]
+    """log |det| of the roots."""
 
     def log_density(self, u: Theta) -> Scalar:
         """log q(u), normalised."""
         z = jnp.einsum("kij,kj->ki", self.inverses, u - self.centres)
-        log_volumes = jnp.linalg.slogdet(self.inverses)[1] - len(u) / 2 * jnp.log(2 * jnp.pi)
-        return jax.nn.logsumexp(self.log_weights + log_volumes - jnp.sum(z**2, axis=1) / 2)
+        heights = self.log_weights - self.log_volumes - len(u) / 2 * jnp.log(2 * jnp.pi)
+        return jax.nn.logsumexp(heights - jnp.sum(z**2, axis=1) / 2)
 
     def draw(self, key: Key, count: int) -> Cloud:
         """Draws from q."""
@@ -83,7 +85,7 @@ def summits(at: Climb, dim: int, key: Key) -> Mixture:
         length = jax.vmap(_length)(climbers)
         # The first step is none: it evaluates where the points begin.
         to = climbers.u + jnp.where(i > 0, 1.0, 0.0) * length
-        return jax.vmap(_stepped, (0, 0, 0, 0))(climbers, to, *on_prior(to))
+        return jax.vmap(_stepped)(climbers, to, *on_prior(to))
 
     u = jax.random.normal(key, (POINTS, dim))
     inverse = jnp.broadcast_to(jnp.eye(dim), (POINTS, dim, dim))
@@ -104,6 +106,7 @@ def summits(at: Climb, dim: int, key: Key) -> Mixture:
         jnp.concatenate([jnp.eye(dim)[None], symmetric(0.5)]),
         jnp.concatenate([jnp.eye(dim)[None], symmetric(-0.5)]),
         jnp.log(jnp.concatenate([jnp.array([FROM_PRIOR]), (1 - FROM_PRIOR) * parts])),
+        jnp.concatenate([jnp.zeros(1), jnp.sum(jnp.log(ladder), axis=2).reshape(-1) / 2]),
     )
 
 

@@ -101,7 +101,10 @@ def test_a_mixture_has_the_density_that_it_draws_from():
     rng = np.random.default_rng(0)
     roots = np.stack([np.eye(2), [[0.5, 0.0], [0.2, 0.3]]])
     mixture = Mixture(
-        *(jnp.asarray(v, jnp.float32) for v in (rng.normal(size=(2, 2)), roots, np.linalg.inv(roots), np.log([0.25, 0.75])))
+        *(
+            jnp.asarray(v, jnp.float32)
+            for v in (rng.normal(size=(2, 2)), roots, np.linalg.inv(roots), np.log([0.25, 0.75]), np.log([1.0, 0.15]))
+        )
     )
     u = rng.normal(size=(4, 2))
     exact = [
