@@ -24,6 +24,7 @@ from jax.scipy.special import log_ndtr
 
 from scorefold.density import spline
 from scorefold.density.flow import log_stretch
+from scorefold.density.stacked import again, each
 from scorefold.score.resmlp import Linear, ResMLP
 from scorefold.types import Array, Bool, Float, Int, Key, Observation, Scalar
 
@@ -96,11 +97,12 @@ class CellFlow(eqx.Module):
     def log_probability(self, cells: Cells, given: Given) -> Scalar:
         """Σ_i log P(y_i | y_1 … y_{i-1}, c)."""
 
-        def one(own: "CellFlow", i: Array, low: Scalar, high: Scalar, first: Array, last: Array) -> Scalar:
+        def one(at: tuple["CellFlow", Array, tuple[Scalar, Scalar, Array, Array]]) -> Scalar:
+            own, i, (low, high, first, last) = at
             raw = own.parameters(i, cells.y, given)
             return log_cell(increasing(raw, low), increasing(raw, high), first, last)
 
-        return jnp.sum(jax.vmap(one)(self, jnp.arange(self.count), *cells[1:]))
+        return jnp.sum(each(again(one), (self, jnp.arange(self.count), cells[1:])))
 
     def parameters(self, i: Array, y: Whole, given: Given) -> Float[Array, " parameters"]:
         """Of z_i, by the i-th of the stacked networks alone."""
@@ -115,14 +117,15 @@ def increasing(raw: Float[Array, " parameters"], y: Scalar) -> Scalar:
 
 def log_cell(low: Scalar, high: Scalar, first: Array, last: Array) -> Scalar:
     """log(Φ(high) - Φ(low)), exact in both tails; from -∞ where it is the first, to ∞ where it is the last."""
-    above = low + high > 0
+    above = ~first & (last | (low + high > 0))
     near, far = jnp.where(above, -low, high), jnp.where(above, -high, low)
     wide = jnp.maximum(high - low, 1e-30)
-    narrow = wide < NARROW
-    gap = jnp.where(narrow, 1.0, log_ndtr(near) - log_ndtr(jnp.where(narrow, near - 1.0, far)))
-    between = log_ndtr(near) + jnp.log(-jnp.expm1(-gap))
+    open_ended = first | last
+    narrow = ~open_ended & (wide < NARROW)
+    at_near, at_far = log_ndtr(near), log_ndtr(jnp.where(narrow | open_ended, near - 1.0, far))
+    between = at_near + jnp.where(open_ended, 0.0, jnp.log(-jnp.expm1(jnp.where(narrow, -1.0, at_far - at_near))))
     density = jnp.log(wide) - ((low + high) / 2) ** 2 / 2 - jnp.log(2 * jnp.pi) / 2
-    return jnp.select([first, last, narrow], [log_ndtr(high), log_ndtr(-low), density], between)
+    return jnp.where(narrow, density, between)
 
 
 def blank(outcomes: int, whole: int) -> Lattice:

@@ -27,6 +27,7 @@ import numpy as np
 
 from scorefold.density import spline
 from scorefold.density.scales import Scales
+from scorefold.density.stacked import again
 from scorefold.errors import ScorefoldError
 from scorefold.score.resmlp import DEEPEST, WIDEST, Linear, ResMLP
 from scorefold.types import Array, Float, Key, Scalar
@@ -93,7 +94,7 @@ class ConditionalFlow(eqx.Module):
                 slope = slope + more
             return (jnp.where(stays, y, z), log_det + jnp.sum(jnp.where(stays, 0.0, slope))), None
 
-        return jax.lax.scan(one, (y, jnp.zeros(())), (self.layers, jnp.array(self.masks)))[0]
+        return jax.lax.scan(again(one), (y, jnp.zeros(())), (self.layers, jnp.array(self.masks)))[0]
 
     def inverse(self, z: Vector, given: Given, there: Vector | None = None) -> Vector:
         """y."""

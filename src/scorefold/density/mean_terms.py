@@ -14,6 +14,7 @@ from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
 from scorefold.density.ratio import Ratio
+from scorefold.density.stacked import each
 from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
@@ -50,7 +51,7 @@ class MeanTerms(eqx.Module):
 
     def by_member(self, u: Theta, x: Any) -> Float[Array, " members"]:
         """The term of every member."""
-        return jax.vmap(lambda network, own: self._member(network).term(u, own))(self.network, x)
+        return each(lambda member: self._member(member[0]).term(u, member[1]), (self.network, x))
 
     @property
     def normalised(self) -> bool:

@@ -44,8 +44,11 @@ def _bin(raw: Float[Array, " parameters"], value: Scalar, inverse: bool) -> Bin:
     p, q = _knots(raw[:BINS]), _knots(raw[BINS : 2 * BINS])
     inner = FLATTEST + jax.nn.softplus(raw[2 * BINS :] + jnp.log(jnp.expm1(1 - FLATTEST)))
     slopes = jnp.concatenate([jnp.ones(1), inner, jnp.ones(1)])
-    k = jnp.clip(jnp.searchsorted(q if inverse else p, value, side="right") - 1, 0, BINS - 1)
-    return Bin(p[k], q[k], p[k + 1] - p[k], q[k + 1] - q[k], slopes[k], slopes[k + 1])
+    # 1 in the bin of the value and 0 in the others: sums over eight are quicker than a search and its gradient.
+    beyond = jnp.where(value >= (q if inverse else p)[1:-1], 1.0, 0.0)
+    here = jnp.concatenate([jnp.ones(1), beyond]) - jnp.concatenate([beyond, jnp.zeros(1)])
+    each = (p[:-1], q[:-1], jnp.diff(p), jnp.diff(q), slopes[:-1], slopes[1:])
+    return Bin(*(jnp.sum(here * of_bins) for of_bins in each))
 
 
 def _log_slope(at: Bin, xi: Scalar) -> Scalar:

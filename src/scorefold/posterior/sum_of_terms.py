@@ -4,7 +4,7 @@ Observations that are the same are added up once, times their number; they are p
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,8 +25,8 @@ from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta
 
 CHUNK = 64
 """Observations whose terms are computed together."""
-CLOUD_CHUNK, PAIRS = 16, 4_096
-"""Of a cloud: observations at a time, and pairs of a draw and an observation."""
+CLOUD_CHUNK, PAIRS, PAIRS_ON_ACCELERATORS = 16, 256, 16_384
+"""Of a cloud: observations at a time, at least, and pairs of a draw and an observation: what fits a core's cache."""
 MASSES = 256
 """Draws of x at each u, by which the mass of a geometric mean of densities is measured."""
 ASCENT = 30
@@ -72,28 +72,87 @@ def log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt 
     return jax.lax.scan(jax.checkpoint(add), start, parts)[0]
 
 
+class Sum(NamedTuple):
+    """The observations of a sum, with what does not depend on u computed once."""
+
+    terms: Terms
+    x: Any
+    """Prepared by the terms."""
+    times: Float[Array, " obs"]
+    """How often each counts; 0 for what fills up a bucket."""
+    heights: Float[Array, " obs"]
+    """Taken off the terms: a sum of many is known to more digits near where it vanishes."""
+    tilt: Tilt | None
+
+
 @eqx.filter_jit
-def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None) -> tuple[Terms, Any, Array, Tilt | None]:
-    """With what of the observations does not depend on u, computed once."""
-    return terms, jax.lax.map(terms.prepare, x, batch_size=CHUNK), times, tilt
+def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None) -> Sum:
+    """The sum over these observations, with nothing taken off."""
+    return Sum(terms, jax.vmap(terms.prepare)(x), times, jnp.zeros(len(times)), tilt)
 
 
-def likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple[Float[Array, " draws"], Cloud]:
+@eqx.filter_jit
+def levelled(whole: Sum, u: Theta) -> Sum:
+    """The same sum, less its value at u."""
+    with jax.default_matmul_precision("highest"):
+        heights = jax.lax.map(lambda x: whole.terms.term(u, x), whole.x, batch_size=PAIRS)
+        return whole._replace(heights=jnp.where(jnp.isfinite(heights), heights, 0.0))
+
+
+def level(whole: Sum) -> float:
+    """What was taken off the sum."""
+    return float(np.asarray(whole.times, np.float64) @ np.asarray(whole.heights, np.float64))
+
+
+@eqx.filter_jit
+def terms_at(whole: Sum, u: Cloud) -> Float[Array, "points obs"]:
+    """What every observation adds to the sum."""
+    with jax.default_matmul_precision("highest"):
+        values = jax.lax.map(lambda u: jax.lax.map(lambda x: whole.terms.term(u, x), whole.x, batch_size=PAIRS), u)
+        return whole.times * (values - whole.heights)
+
+
+def some_of(whole: Sum, count: int, seed: int, size: Float[np.ndarray, " obs"] | None = None) -> Sum:
+    """The sum over so many of the observations, chosen at random, and weighted so that its mean is that of all.
+
+    With a size for each, in proportion to it; those that are as large as all others together have one place for certain.
+    """
+    times = np.asarray(whole.times, np.float64)
+    size = times if size is None else np.where(times > 0, size, 0.0)
+    there, rng = np.flatnonzero(size), np.random.default_rng(seed)
+    certain: np.ndarray = there[:0]
+    rest = there[np.argsort(-size[there])]
+    while len(certain) < count and size[rest[0]] * (count - len(certain)) > size[rest].sum():
+        certain, rest = np.append(certain, rest[0]), rest[1:]
+    left = count - len(certain)
+    share = size[rest] / size[rest].sum()
+    drawn = rest[np.minimum(np.searchsorted(np.cumsum(share), (np.arange(left) + rng.uniform()) / max(left, 1)), len(rest) - 1)]
+    weights = times[drawn] * size[rest].sum() / (size[drawn] * max(left, 1))
+    rows, often = np.concatenate([certain, drawn]), np.concatenate([times[certain], weights])
+    return whole._replace(
+        x=jax.tree.map(lambda v: v[rows], whole.x), times=jnp.asarray(often, jnp.float32), heights=whole.heights[rows]
+    )
+
+
+def likelihoods(u: Cloud, data: Sum) -> tuple[Float[Array, " draws"], Cloud]:
     """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows the number of different observations,
     not the bucket's size.
 
     A tilt from N(0, I) to the prior counts like one more observation.
     """
-    terms, prepared, times, tilt = data
-    chunk = min(CLOUD_CHUNK, len(jax.tree.leaves(prepared)[0]))
+    terms, x, times, heights, tilt = data
+    pairs = PAIRS if jax.default_backend() == "cpu" else PAIRS_ON_ACCELERATORS
+    chunk = min(1 << max(CLOUD_CHUNK, pairs // len(u)).bit_length() - 1, len(times))  # divides a bucket
 
     def one(u: Theta) -> tuple[Scalar, Theta]:
         def add(i: Array, total: tuple[Scalar, Theta]) -> tuple[Scalar, Theta]:
-            some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), prepared)
-            often = jax.lax.dynamic_slice_in_dim(times, i * chunk, chunk)
-            value, slope = jax.value_and_grad(
-                lambda u: jnp.sum(jnp.where(often > 0, often * jax.vmap(lambda x: terms.term(u, x))(some), 0.0))
-            )(u)
+            some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), (x, times, heights))
+
+            def summed(u: Theta) -> Scalar:
+                x, times, heights = some
+                return jnp.sum(jnp.where(times > 0, times * (jax.vmap(lambda x: terms.term(u, x))(x) - heights), 0.0))
+
+            value, slope = jax.value_and_grad(summed)(u)
             return total[0] + value, total[1] + slope
 
         start = (jnp.zeros(()), jnp.zeros_like(u))
@@ -101,12 +160,10 @@ def likelihoods(u: Cloud, data: tuple[Terms, Any, Array, Tilt | None]) -> tuple[
             start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
         return jax.lax.fori_loop(0, (jnp.sum(times > 0) + chunk - 1) // chunk, add, start)
 
-    return jax.lax.map(one, u, batch_size=max(1, PAIRS // chunk))
+    return jax.lax.map(one, u, batch_size=max(1, pairs // chunk))
 
 
-def likelihoods_asked(
-    v: Along, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]
-) -> tuple[Float[Array, " draws"], Along]:
+def likelihoods_asked(v: Along, data: tuple[Sum, Asked]) -> tuple[Float[Array, " draws"], Along]:
     """The same under another prior, or along the plane of some parameters."""
     own, asked = data
     value, slope = likelihoods(asked.back(v), own)
@@ -126,7 +183,7 @@ def log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], 
 
 
 @eqx.filter_jit
-def values_asked(u: Cloud, data: tuple[tuple[Terms, Any, Array, Tilt | None], Asked]) -> Float[Array, " draws"]:
+def values_asked(u: Cloud, data: tuple[Sum, Asked]) -> Float[Array, " draws"]:
     """Σ_j of the terms, and the log ratio of another prior; values alone."""
     with jax.default_matmul_precision("highest"):
         return likelihoods_asked(u, data)[0]
@@ -149,7 +206,7 @@ def masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> 
 def each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "points obs"]:
     """The members' mean term of each observation."""
     with jax.default_matmul_precision("highest"):
-        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        prepared = jax.vmap(terms.prepare)(x)
         return jax.lax.map(lambda u: jax.vmap(lambda x: terms.term(u, x))(prepared), u)
 
 
@@ -157,7 +214,7 @@ def each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, 
 def term_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "members draws obs"]:
     """Every member's term of each observation."""
     with jax.default_matmul_precision("highest"):
-        prepared = jax.lax.map(terms.prepare, x, batch_size=CHUNK)
+        prepared = jax.vmap(terms.prepare)(x)
         return jnp.moveaxis(jax.lax.map(lambda u: jax.vmap(lambda x: terms.by_member(u, x))(prepared), u), -1, 0)
 
 
@@ -203,10 +260,11 @@ def by_member(
 
     def one(network: Any) -> Cloud:
         alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return jax.lax.map(lambda u: jax.grad(log_density)(u, (alone, x, times, tilt)), u, batch_size=GRADIENTS_TOGETHER)
+        return likelihoods(u, prepared(alone, x, times, tilt))[1] - u
 
-    scores = jax.lax.map(one, terms.network)
-    return scores, response(u, scores)
+    with jax.default_matmul_precision("highest"):
+        scores = jax.lax.map(one, terms.network)
+        return scores, response(u, scores)
 
 
 @eqx.filter_jit

@@ -17,9 +17,9 @@ import numpy as np
 
 from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
-from scorefold.errors import Diverged, ScorefoldError, ScorefoldWarning, UntrustworthyDraws, closest
+from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior import sum_of_terms as sums
-from scorefold.posterior.asked import asked_of, on_device, ratio_of
+from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
@@ -31,9 +31,10 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
 from scorefold.posterior.tilted import tilt_of
-from scorefold.posterior.trust import FEWEST, JUDGED, Doubts, MemberScores, by_scores
+from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
+from scorefold.sample.expanded import Many, expanded_draws
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, chain_length, judged, nuts_draws
 from scorefold.sample.tempered import (
     LARGEST_DIFFERENCE,
@@ -47,13 +48,13 @@ from scorefold.sample.tempered import judged as judged_clouds
 from scorefold.sample.variational import LARGEST_TAIL_SHAPE, VariationalInfo, variational_draws
 from scorefold.score.ensemble import bucket
 from scorefold.train.training import History
-from scorefold.types import Array, Float, Key, draw_key, draw_keys
+from scorefold.types import Float, Key, draw_key, draw_keys
 
 SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
 
 SAMPLERS = ("smc", "nuts", "vi")
-MANY = 1_000
-"""Different observations whose draws take minutes on a few cores."""
+MANY = 64
+"""Different observations, from which on the terms of some are added up at every step, and those of all once."""
 MASSES_AT = 64
 """Draws of u at which the mass of a geometric mean of densities is measured."""
 ON_ACCELERATORS = 128
@@ -94,29 +95,31 @@ class SummedPosterior(Posterior):
         return "" if self.reach is None else self.reach.misfit(self.prior.dim)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
-        """By the method's sampler and number of chains, or those asked for."""
+        """By the method's sampler and number of chains, or those asked for; what another prior or given values change joins the
+        likelihood.
+        """
         sampler, chains = self._chosen(options)
-        key = draw_key(seed)
-        data = (self.terms, *sums.counted(x), self._tilt)
-        if (different := int(np.count_nonzero(data[2]))) > MANY:
-            warnings.warn(
-                f"draws given {different:,} different observations take long by a sum of likelihoods, whose time grows with "
-                "their number. That of method='f-npse' hardly does.",
-                ScorefoldWarning,
-                stacklevel=5,
+        asked, key = asked_of(self.prior, options), draw_key(seed)
+        cuts = options.prior is not None and ratio_of(self.prior, options.prior).cuts
+        if cuts and sampler != "smc":
+            raise ScorefoldError(
+                f"expected sampler='smc' under a prior that ends inside the support of the one that was simulated from; got "
+                f"{sampler!r}, which cannot do with edges."
             )
-        if options.prior is not None or options.given is not None:
-            return self._draw_asked(data, draws, key, options)
-        u: np.ndarray
+        data, dim = (self.terms, *sums.counted(x), self._tilt), asked.free(self.prior.dim)
+        v: np.ndarray
         info: SummedInfo
-        dim = self.prior.dim
         if sampler == "smc":
-            u, info = tempered_draws(sums.likelihoods, sums.prepared(*data), dim, clouds_for(draws, dim), draws, key)
+            v, ended = _tempered(sums.prepared(*data), asked, dim, draws, key)
+            info = despite_edges(ended) if cuts else ended
         elif sampler == "vi":
-            u, info = variational_draws(sums.log_density, data, dim, draws, key, self.method.steps)
+            v, info = variational_draws(sums.log_density_asked, (data, asked), dim, draws, key, self.method.steps)
         else:
-            u, info = nuts_draws(sums.log_density, data, self._chains(chains, draws), draws, key)
-        warn(info, u)
+            run = Chains(dim, chains, Length(self.method.warmup, chain_length(draws, chains)))
+            v, info = nuts_draws(sums.log_density_asked, (data, asked), run, draws, key)
+        warn(info, v)
+        along = asked.plane
+        u = v if along is None else np.asarray(along.origin, np.float64) + v @ np.asarray(along.free, np.float64).T
         return Drawn(u, info, sampler)
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
@@ -167,33 +170,6 @@ class SummedPosterior(Posterior):
         at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
         return np.asarray(sums.each_term(self.terms, sums.padded(x), at), np.float64)[: len(u), : len(x)]
 
-    def _draw_asked(self, data: tuple[Terms, Array, Array, Tilt | None], draws: int, key: Key, options: Options) -> Drawn:
-        """Under another prior, or some parameters given others: what changes joins the likelihood."""
-        sampler, chains = self._chosen(options)
-        cuts = options.prior is not None and ratio_of(self.prior, options.prior).cuts
-        if cuts and sampler != "smc":
-            raise ScorefoldError(
-                f"expected sampler='smc' under a prior that ends inside the support of the one that was simulated from; got "
-                f"{sampler!r}, which cannot do with edges."
-            )
-        asked = asked_of(self.prior, options)
-        dim = asked.free(self.prior.dim)
-        v: np.ndarray
-        info: SummedInfo
-        if sampler == "smc":
-            clouds = clouds_for(draws, dim)
-            v, ended = tempered_draws(sums.likelihoods_asked, (sums.prepared(*data), asked), dim, clouds, draws, key)
-            info = despite_edges(ended) if cuts else ended
-        elif sampler == "vi":
-            v, info = variational_draws(sums.log_density_asked, (data, asked), dim, draws, key, self.method.steps)
-        else:
-            run = Chains(dim, chains, Length(self.method.warmup, chain_length(draws, chains)))
-            v, info = nuts_draws(sums.log_density_asked, (data, asked), run, draws, key)
-        warn(info, v)
-        along = asked.plane
-        u = v if along is None else np.asarray(along.origin, np.float64) + v @ np.asarray(along.free, np.float64).T
-        return Drawn(u, info, sampler)
-
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """By the gradients of each member's sum at some of the draws."""
         if options.given is not None:
@@ -203,7 +179,8 @@ class SummedPosterior(Posterior):
             return Doubts("there is no ensemble whose members could disagree")
         if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
-        some = u[:: -(-len(u) // JUDGED)]  # chains lie one after the other
+        count = JUDGED if len(x) < MANY else max(JUDGED_OF_MANY // 2, 4 * u.shape[1])
+        some = u[:: -(-len(u) // count)]  # chains lie one after the other
         at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
         made = sums.by_member(terms, *sums.counted(x), self._tilt, at)
         scores, gives_way = (np.asarray(one, np.float64) for one in made)
@@ -287,6 +264,22 @@ class SummedPosterior(Posterior):
         chains = self.method.chains if options.chains is None else options.chains
         check_sampler(sampler, chains)
         return sampler, chains
+
+
+def _tempered(whole: sums.Sum, asked: Asked, dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
+    """Clouds on the sum of all terms, or of some and an expansion of the others where there are many."""
+    clouds, different = clouds_for(draws, dim), int(np.count_nonzero(whole.times))
+    if different < MANY:
+        return tempered_draws(sums.likelihoods_asked, (whole, asked), dim, clouds, draws, key)
+    many = Many(
+        sums.likelihoods_asked,
+        different,
+        levelled=lambda v: (sums.levelled(whole, asked.back(v[None])[0]), asked),
+        some=lambda data, count, seed, sizes: (sums.some_of(data[0], count, seed, sizes), asked),
+        each=lambda data, v: np.asarray(sums.terms_at(data[0], asked.back(v)), np.float64),
+        level=lambda data: sums.level(data[0]),
+    )
+    return expanded_draws(many, dim, clouds, draws, key)
 
 
 def warn(info: SummedInfo, u: np.ndarray) -> None:

@@ -64,8 +64,8 @@ class Mixture(NamedTuple):
         return self.centres[parts] + jnp.einsum("nij,nj->ni", self.roots[parts], noise)
 
 
-class _Climber(NamedTuple):
-    """A point on its way."""
+class Climber(NamedTuple):
+    """A point on its way uphill on f; or several, with a leading axis."""
 
     u: Theta
     value: Scalar
@@ -76,24 +76,38 @@ class _Climber(NamedTuple):
 
 def summits(at: Climb, dim: int, key: Key) -> Mixture:
     """The mixture for a log likelihood and its gradient."""
+    ended = climbed(at, climbers(dim, key), STEPS + 1)
+    return around(ended.u, ended.value, ended.inverse)
 
-    def on_prior(u: Cloud) -> tuple[Array, Cloud]:
-        value, slope = at(u)
-        return value - jnp.sum(u**2, axis=1) / 2, slope - u
 
-    def step(i: Array, climbers: _Climber) -> _Climber:
-        length = jax.vmap(_length)(climbers)
-        # The first step is none: it evaluates where the points begin.
-        to = climbers.u + jnp.where(i > 0, 1.0, 0.0) * length
-        return jax.vmap(_stepped)(climbers, to, *on_prior(to))
+def climbers(dim: int, key: Key) -> Climber:
+    """Prior draws, which have not looked around yet."""
+    return arrived(jax.random.normal(key, (POINTS, dim)), jnp.broadcast_to(jnp.eye(dim), (POINTS, dim, dim)))
 
-    u = jax.random.normal(key, (POINTS, dim))
-    inverse = jnp.broadcast_to(jnp.eye(dim), (POINTS, dim, dim))
-    begin = _Climber(u, jnp.full(POINTS, -jnp.inf), jnp.zeros_like(u), inverse)
-    ended = jax.lax.fori_loop(0, STEPS + 1, step, begin)
-    variances, vectors = jnp.linalg.eigh(ended.inverse)
+
+def arrived(u: Float[Array, "points dim"], inverse: Float[Array, "points dim dim"]) -> Climber:
+    """Points that have not looked around yet: the first step of each is none, but evaluates f."""
+    return Climber(u, jnp.full(len(u), -jnp.inf), jnp.zeros_like(u), inverse)
+
+
+def climbed(at: Climb, begin: Climber, steps: int) -> Climber:
+    """After so many steps on f."""
+
+    def step(_: Array, now: Climber) -> Climber:
+        to = now.u + jax.vmap(_length)(now)
+        value, slope = at(to)
+        return jax.vmap(_stepped)(now, to, value - jnp.sum(to**2, axis=1) / 2, slope - to)
+
+    return jax.lax.fori_loop(0, steps, step, begin)
+
+
+def around(u: Float[Array, "points dim"], value: Float[Array, " points"], inverse: Float[Array, "points dim dim"]) -> Mixture:
+    """q for summits m_k = u with f and C there; those of value -∞ are left out."""
+    dim = u.shape[1]
+    variances, vectors = jnp.linalg.eigh(inverse)
     variances = jnp.clip(variances, SMALLEST_VARIANCE, 1.0)
-    shares = jax.nn.softmax(ended.value + jnp.sum(jnp.log(variances), axis=1) / 2) / 2 + 1 / (2 * POINTS)
+    there = jnp.isfinite(value)
+    shares = jax.nn.softmax(value + jnp.sum(jnp.log(variances), axis=1) / 2) / 2 + there / (2 * jnp.sum(there))
     wider = (1 + dim**-0.5) * 4.0 ** jnp.arange(len(LADDER))
     ladder = jnp.minimum(wider[:, None, None] * variances, jnp.maximum(1.0, wider[0] * variances))
 
@@ -102,7 +116,7 @@ def summits(at: Climb, dim: int, key: Key) -> Mixture:
 
     parts = (jnp.asarray(LADDER)[:, None] * shares).reshape(-1)
     return Mixture(
-        jnp.concatenate([jnp.zeros((1, dim)), jnp.tile(ended.u, (len(LADDER), 1))]),
+        jnp.concatenate([jnp.zeros((1, dim)), jnp.tile(u, (len(LADDER), 1))]),
         jnp.concatenate([jnp.eye(dim)[None], symmetric(0.5)]),
         jnp.concatenate([jnp.eye(dim)[None], symmetric(-0.5)]),
         jnp.log(jnp.concatenate([jnp.array([FROM_PRIOR]), (1 - FROM_PRIOR) * parts])),
@@ -110,13 +124,13 @@ def summits(at: Climb, dim: int, key: Key) -> Mixture:
     )
 
 
-def _length(climber: _Climber) -> Theta:
+def _length(climber: Climber) -> Theta:
     """δ."""
     step = climber.inverse @ climber.score
     return step * jnp.minimum(1.0, LONGEST / jnp.maximum(jnp.linalg.norm(step), 1e-30))
 
 
-def _stepped(climber: _Climber, to: Theta, value: Scalar, score: Theta) -> _Climber:
+def _stepped(climber: Climber, to: Theta, value: Scalar, score: Theta) -> Climber:
     """The point after a look at where its step leads."""
     delta, y = to - climber.u, climber.score - score
     bent = jnp.dot(delta, y)
@@ -126,4 +140,4 @@ def _stepped(climber: _Climber, to: Theta, value: Scalar, score: Theta) -> _Clim
     higher = value >= climber.value
     inverse = jnp.where(known, seen, jnp.where(higher, 1.0, 0.25) * climber.inverse)
     u, value, score = (jnp.where(higher, new, old) for new, old in zip((to, value, score), climber[:3], strict=True))
-    return _Climber(u, value, score, inverse)
+    return Climber(u, value, score, inverse)

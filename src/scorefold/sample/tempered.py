@@ -20,6 +20,9 @@ weight is not known; a mode so narrow that none of the clouds meets it goes unse
 Reference: "Sequential Monte Carlo samplers", Del Moral, Doucet and Jasra, 2006.
 """
 
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -97,6 +100,10 @@ class TemperedInfo(NamedTuple):
     """τ = 1 was reached, draws have forgotten where they were, the identities hold and the clouds agree."""
     diverged: bool
     """Draws are beyond 15 prior sd."""
+    terms: int = 0
+    """Terms added up at every step, where the others were expanded (`expanded.py`); 0 where all were added up."""
+    share: float = 1.0
+    """Effective size, as a share of the draws, of the weights that this left."""
 
 
 class _Cloud(NamedTuple):
@@ -138,9 +145,9 @@ class Tempered(NamedTuple):
 
 
 def tempered_draws(
-    evaluate: Evaluate, data: Any, dim: int, clouds: Clouds, draws: int, key: Key
+    evaluate: Evaluate, data: Any, dim: int, clouds: Clouds, draws: int, key: Key, start: Mixture | None = None
 ) -> tuple[np.ndarray, TemperedInfo]:
-    """Draws of several clouds, each from the prior to the posterior, and how they agree.
+    """Draws of several clouds, each from its start to the posterior, and how they agree.
 
     Args:
         evaluate: The log likelihood and its gradient at every draw of a cloud, from the draws and the data.
@@ -149,6 +156,7 @@ def tempered_draws(
         clouds: How many clouds there are, and how large.
         draws: How many draws to make.
         key: The random key.
+        start: q, where it is known; else every cloud looks for the summits itself.
 
     Returns:
         The draws (draws, dim) in the N(0, I) space and the runs' `TemperedInfo`.
@@ -156,8 +164,15 @@ def tempered_draws(
     Raises:
         Diverged: The likelihood is not a number where a cloud ended.
     """
-    runs = [_tempered(evaluate, data, dim, clouds.size, jax.random.fold_in(key, i)) for i in range(clouds.number)]
+    keys = [jax.random.fold_in(key, i) for i in range(clouds.number)]
+    runs = on_cores(lambda key: jax.block_until_ready(_tempered(evaluate, data, dim, clouds.size, key, start)), keys)
     return judged(jax.tree.map(lambda *parts: np.stack(parts), *runs), draws)
+
+
+def on_cores(function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
+    """The function of every part, a core each: what it computes is too small a step at a time to be shared out over cores."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as cores:
+        return list(cores.map(function, parts))
 
 
 def judged(runs: Tempered, draws: int) -> tuple[np.ndarray, TemperedInfo]:
@@ -200,22 +215,29 @@ def _difference(u: Float[np.ndarray, "clouds size dim"]) -> float:
     return float(max(means.max(), np.ptp(np.log(sd), axis=0).max()))
 
 
-def tempered(evaluate: Evaluate, data: Any, dim: int, cloud: int, key: Key) -> Tempered:
-    """One cloud from its start to the posterior."""
-    with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
-        key_look, key_start, key = jax.random.split(key, 3)
+def possible(evaluate: Evaluate, data: Any) -> Climb:
+    """`evaluate` with numbers everywhere, at full precision: a relative error of 1e-3 would be n times that in the sum."""
 
-        def at(u: Cloud) -> tuple[Array, Array]:
+    def at(u: Cloud) -> tuple[Array, Array]:
+        with jax.default_matmul_precision("highest"):
             value, slope = evaluate(u, data)
-            possible = jnp.isfinite(value) & jnp.isfinite(slope).all(axis=1)
-            return jnp.where(possible, value, IMPOSSIBLE), jnp.where(possible[:, None], slope, 0.0)
+        there = jnp.isfinite(value) & jnp.isfinite(slope).all(axis=1)
+        return jnp.where(there, value, IMPOSSIBLE), jnp.where(there[:, None], slope, 0.0)
 
-        mixture = summits(at, dim, key_look)
+    return at
+
+
+def tempered(evaluate: Evaluate, data: Any, dim: int, cloud: int, key: Key, start: Mixture | None = None) -> Tempered:
+    """One cloud from its start to the posterior."""
+    at = possible(evaluate, data)
+    with jax.default_matmul_precision("highest"):
+        key_look, key_start, key = jax.random.split(key, 3)
+        mixture = summits(at, dim, key_look) if start is None else start
         u = mixture.draw(key_start, cloud).reshape(2, cloud // 2, dim)
-        start = jax.lax.map(lambda u: _seen(at, mixture, u), u)
+        begun = jax.lax.map(lambda u: _seen(at, mixture, u), u)
         zero = jnp.zeros(())
         log = jnp.zeros((3, MOST_RISES))
-        run = _Run(start, mixture, zero, jnp.asarray(LARGEST_PROPOSED_H), jnp.asarray(0), zero, zero, log, key)
+        run = _Run(begun, mixture, zero, jnp.asarray(LARGEST_PROPOSED_H), jnp.asarray(0), zero, zero, log, key)
         run = jax.lax.while_loop(lambda run: (run.tau < 1) & (run.rise < MOST_RISES), lambda run: _risen(at, run), run)
         flat = run.cloud.u.reshape(cloud, dim)
         score = run.cloud.score(jnp.ones(())).reshape(cloud, dim)
