@@ -58,6 +58,8 @@ PEER_DRAWS = {"sbi-npse": 2, "sbi-nle": 30, "sbi-nre": 30}
 """From so many observations on, a peer that is trained on a processor draws on the accelerator."""
 ALIVE = 40
 """Peers that wait or run at once, each with its memory."""
+BESIDE = 4
+"""Programs that write jobs, measure and draw references."""
 TOGETHER = 30
 """Cells measured at once."""
 Turn = tuple[int, int, int, int]
@@ -363,7 +365,7 @@ def run(chosen: argparse.Namespace) -> None:
     for folder in (logs, work / "jobs", work / "ours", out):
         folder.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + chosen.seconds
-    programs = chosen.ours + chosen.peers
+    programs = chosen.ours + chosen.peers + BESIDE
     load = f", one of up to {programs} programs at once on {os.cpu_count()} cores"
     (work / "load").write_text(load)
     with appending(out / RUNS) as note:
