@@ -161,7 +161,7 @@ def test_on_an_accelerator_data_sets_of_one_size_are_drawn_together(monkeypatch)
 
     def draw(cells, trained):
         asked.append([(cell.n, cell.parameters) for cell in cells])
-        return [run.Drawn(cell, None, np.zeros((2, 2)), described(cell)) for cell in cells]
+        return [run.Drawn(cell, None, described(cell)) for cell in cells]
 
     monkeypatch.setattr(run.jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(run, "train", lambda group: None)
@@ -172,11 +172,12 @@ def test_on_an_accelerator_data_sets_of_one_size_are_drawn_together(monkeypatch)
 
 
 @pytest.mark.full
-def test_a_batch_of_classifiers_gives_each_cell_its_own_number():
+def test_a_batch_of_classifiers_gives_each_cell_its_own_number(monkeypatch):
     rng = np.random.default_rng(0)
     reference = rng.normal(size=(60, 2))
+    monkeypatch.setattr(run, "reference_of", lambda cell: reference)
     drawn = [
-        run.Drawn(cell, rng.normal(size=(60, 2)) + shift, reference, described(cell))
+        run.Drawn(cell, rng.normal(size=(60, 2)) + shift, described(cell))
         for cell, shift in zip(TINY[:3], (0.0, 1.0, 9.0), strict=True)
     ]
     together = [record["measures"]["c2st"] for record in run.measure(drawn, batch=4)]

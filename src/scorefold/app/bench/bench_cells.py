@@ -68,11 +68,10 @@ class DrawnCloud(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """One cell's draws with their reference, before C2ST; no draws where the sampler refused."""
+    """One cell's draws before they are measured; none where the sampler refused."""
 
     cell: Cell
     theta: np.ndarray | None
-    reference: np.ndarray
     record: Record
 
 
@@ -131,9 +130,8 @@ def train(group: Cell) -> Trained:
 def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
     """The draws of cells that differ in their parameters alone, and what is known of them but C2ST."""
     first = cells[0]
-    task, posterior = tasks.get(first.task), trained.posteriors[first.training]
-    truths, x_obs = zip(*(task.observe(cell.n, cell.parameters) for cell in cells), strict=True)
-    references = [reference_draws(cell.task, cell.n, cell.parameters, cell.draws) for cell in cells]
+    posterior = trained.posteriors[first.training]
+    truths, x_obs = zip(*map(observed, cells), strict=True)
     started = time.perf_counter()
     if first.setting == "refined":
         clouds = [_refined(trained, cell, x) for cell, x in zip(cells, x_obs, strict=True)]
@@ -142,7 +140,7 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
     drawing = time.perf_counter() - started - sum(cloud.refining for cloud in clouds)
     shown = first.task in SHOWN_TASKS
     drawn = []
-    for cell, truth, reference, cloud in zip(cells, truths, references, clouds, strict=True):
+    for cell, truth, cloud in zip(cells, truths, clouds, strict=True):
         record = described(cell)
         record["truth"], record["training"] = _plain(truth), _history(posterior)
         if cloud.theta is None:
@@ -153,7 +151,7 @@ def draw(cells: Sequence[Cell], trained: Trained) -> list[Drawn]:
         seconds = trained.seconds | ({"refine": cloud.refining} if cloud.refining else {}) | {"draw": drawing / len(cells)}
         record["seconds"] = {name: round(value, 3) for name, value in seconds.items()}
         record["memory"] = peak_memory()
-        drawn.append(Drawn(cell, cloud.theta, reference, record))
+        drawn.append(Drawn(cell, cloud.theta, record))
     return drawn
 
 
@@ -202,7 +200,7 @@ def peak_memory() -> dict[str, int]:
 
 def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
     """The records of several cells, their classifiers trained in batches of one size."""
-    there = [(one.cell, one.theta, one.reference) for one in drawn if one.theta is not None]
+    there = [(one.cell, one.theta, reference_of(one.cell)) for one in drawn if one.theta is not None]
     told: dict[str, float] = {}
     # Only clouds of one shape go together.
     for shape in dict.fromkeys(theta.shape for _, theta, _ in there):
@@ -218,20 +216,33 @@ def measure(drawn: Sequence[Drawn], batch: int) -> Iterator[Record]:
 def _measures(one: Drawn, accuracy: float | None) -> dict[str, float | None]:
     if one.theta is None or accuracy is None:
         return {"c2st": 1.0, "mmd2": MMD2_FAR_APART, "shift": None, "sd_ratio": None, "sliced_wasserstein": None}
+    reference = reference_of(one.cell)
     return {
         "c2st": accuracy,
-        "mmd2": _number(squared_mmd(one.theta, one.reference)),
-        "shift": _number(np.sqrt((mean_shift(one.theta, one.reference) ** 2).mean())),
-        "sd_ratio": _number(sd_ratio(one.theta, one.reference).mean()),
-        "sliced_wasserstein": _number(sliced_wasserstein(one.theta, one.reference)),
+        "mmd2": _number(squared_mmd(one.theta, reference)),
+        "shift": _number(np.sqrt((mean_shift(one.theta, reference) ** 2).mean())),
+        "sd_ratio": _number(sd_ratio(one.theta, reference).mean()),
+        "sliced_wasserstein": _number(sliced_wasserstein(one.theta, reference)),
     }
+
+
+def observed(cell: Cell) -> tuple[np.ndarray, np.ndarray]:
+    """The true parameters and the observations, made by the processor, so that an accelerator's rounding is not in them."""
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return tasks.get(cell.task).observe(cell.n, cell.parameters)
+
+
+def reference_of(cell: Cell) -> np.ndarray:
+    """Draws of the true posterior of a cell."""
+    return reference_draws(cell.task, cell.n, cell.parameters, cell.draws)
 
 
 @lru_cache(maxsize=2_000)
 def reference_draws(task: str, n: int, parameters: int, draws: int) -> np.ndarray:
     """Draws of the true posterior: the same for every method."""
     found = tasks.get(task)
-    return found.reference(found.observe(n, parameters)[1], draws, REFERENCE_SEED)
+    with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        return found.reference(found.observe(n, parameters)[1], draws, REFERENCE_SEED)
 
 
 def _history(posterior: Posterior) -> dict[str, float]:

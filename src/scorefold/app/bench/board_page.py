@@ -203,9 +203,14 @@ def _costs(records: Sequence[Record]) -> str:
             parts = [[r["seconds"].get(name) for r in own] for name in ("train", "refine", "draw")]
             means = [sum(v for v in part if v is not None) / len(own) if any(part) else None for part in parts]
             memory = max((r.get("memory", {}).get("process", 0) for r in own), default=0)
-            rows.append((line.label, *(_number(mean, 1) for mean in means), f"{memory:,}" if memory else "–"))
-    head = ("method", "training", "refining", "drawing", "memory of the process, MB")
-    return f"<section><h2>Seconds and memory</h2>{scrolled(table(head, rows))}</section>"
+            devices = "; ".join(dict.fromkeys(str(r.get("device", "unknown")) for r in own))
+            rows.append((line.label, *(_number(mean, 1) for mean in means), f"{memory:,}" if memory else "–", Words(devices)))
+    head = ("method", "training", "refining", "drawing", "memory of the process, MB", "on")
+    return (
+        '<section><h2>Seconds and memory</h2><p class="quiet">Compare seconds only where the last column is the same. Those of '
+        "several programs at once are longer than a program takes alone. Ours include compilation.</p>"
+        f"{scrolled(table(head, rows))}</section>"
+    )
 
 
 def _peers(records: Sequence[Record]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from scorefold import tasks
-from scorefold.app.bench.bench_cells import Drawn, measure, reference_draws
+from scorefold.app.bench.bench_cells import Drawn, measure, observed
 from scorefold.app.bench.bench_plan import Cell
 from scorefold.app.bench.record import Record, described
 from scorefold.disk import durable
@@ -46,7 +46,7 @@ def write_job(cells: Sequence[Cell], folder: Path, limit: float) -> Path:
     sims = simulate(task.prior, task.simulator, group.budget, group.m, group.training)
     arrays = {"theta": task.prior.to_normal(sims.theta), "x": as_seen(group.task, sims.x[:, 0])}
     for cell in cells:
-        arrays[observed_name(cell)] = as_seen(group.task, task.observe(cell.n, cell.parameters)[1])
+        arrays[observed_name(cell)] = as_seen(group.task, observed(cell)[1])
     about = {
         "task": group.task,
         "method": group.method,
@@ -96,23 +96,30 @@ def result(path: Path) -> dict[str, Any]:
 
 def scored(cell: Cell, found: dict[str, Any], folder: Path) -> Record:
     """A record of what came back, its draws measured as ours are."""
-    task = tasks.get(cell.task)
-    truth = task.observe(cell.n, cell.parameters)[0]
+    one = returned(cell, found, folder)
+    return unmeasured(one) if one.theta is None else next(iter(measure([one], 1))) | {"device": one.record["device"]}
+
+
+def unmeasured(one: Drawn) -> Record:
+    """The record of a cell without draws."""
+    return one.record | {"measures": dict(UNMEASURED)}
+
+
+def returned(cell: Cell, found: dict[str, Any], folder: Path) -> Drawn:
+    """What came back, before it is measured; no draws where it failed or was not finished."""
+    prior, (truth, _) = tasks.get(cell.task).prior, observed(cell)
     record = described(cell) | {"truth": [float(value) for value in truth], "converged": False, "diverged": False}
     for name in ("seconds", "memory", "peer"):
         record[name] = found.get(name, {})  # type: ignore[literal-required]
+    record["device"] = str(found.get("device", "unknown"))
     status, why = found["status"], str(found.get("why", ""))
     theta = None
     if status == "done":
-        theta, why = draws_of(folder / f"{cell.key}.npz", cell, task.prior.dim)
+        theta, why = draws_of(folder / f"{cell.key}.npz", cell, prior.dim)
         status = "done" if theta is not None else "failed"
-    device = str(found.get("device", "unknown"))
     if theta is None:
-        return record | {"failed": f"{status}: {why}" if why else status, "measures": dict(UNMEASURED), "device": device}
-    reference = reference_draws(cell.task, cell.n, cell.parameters, cell.draws)
-    record["converged"] = True
-    drawn = Drawn(cell, task.prior.from_normal(theta), reference, record)
-    return next(iter(measure([drawn], 1))) | {"device": device}
+        return Drawn(cell, None, record | {"failed": f"{status}: {why}" if why else status})
+    return Drawn(cell, prior.from_normal(theta), record | {"converged": True})
 
 
 def draws_of(path: Path, cell: Cell, dim: int) -> tuple[np.ndarray | None, str]:
