@@ -15,7 +15,8 @@ are third differences of ℓ_j across the posterior.
 Then all n terms are added up once at some of the draws, which gives the weights that are left, the ratio of e^ℓ to what was
 drawn from. Unless their effective size is nearly that of the draws, they are computed for all draws, and these resampled. Where
 it is below `LEAST_SHARE`, P_k and Q_k are fitted to the sums at the draws instead, and it begins again from there; if that does
-not help, as for a posterior that is curved on its own scale, with more terms, and in the end with all.
+not help, as for a posterior that is curved on its own scale, with more terms, and in the end with all; and with all at once
+where a summit is within an sd of what terms rule out.
 
 The summits are found by `summits.py` on a sum of some terms, and followed on the sum of all from there.
 
@@ -158,23 +159,23 @@ def expanded_draws(many: Many, dim: int, clouds: Clouds, draws: int, key: Key) -
     key_look, key_draw, key_keep = jax.random.split(key, 3)
     looked_at = many.some(many.levelled(jnp.zeros(dim)), LOOKED_AT, seed, None)
     whole, summits = _followed(many, _look(many.evaluate, looked_at, dim, key_look), seed)
-    sizes, terms = _bent(many, whole, summits, seed), SOME
+    sizes, terms = None if summits is None else _bent(many, whole, summits, seed), SOME
     first = max(FIRST_WEIGHED, 3 * coefficients(dim))
-    while 4 * terms <= many.number:
+    while summits is not None and 4 * terms <= many.number:
         some = many.some(whole, terms, seed, sizes)
         expansion = _expansion(many.evaluate, some, summits)
         for _ in range(1 + REFITS):
             data = (many.evaluate, some, expansion)
-            u, info = tempered_draws(expanded, data, dim, clouds, draws, key_draw, expansion.start())
+            u, info = tempered_draws(expanded, data, dim, clouds, max(draws, first), key_draw, expansion.start())
             exact = _values(many.evaluate, whole, u[:first])
-            left = exact - _values(expanded, data, u[:first])
+            left = _ratio(exact, _values(expanded, data, u[:first]))
             if (share := share_of(left)) >= LEAST_SHARE:
                 if share < NEAR_ALL:
                     rest = u[first:]
-                    left = np.append(left, _values(many.evaluate, whole, rest) - _values(expanded, data, rest))
+                    left = np.append(left, _ratio(_values(many.evaluate, whole, rest), _values(expanded, data, rest)))
                     u = u[np.asarray(systematic(jnp.asarray(np.exp(left - left.max())), key_keep))]
                 evidence = info.log_evidence + float(logsumexp(left)) - np.log(len(left)) + many.level(whole)
-                return u, info._replace(log_evidence=evidence, terms=terms, share=share_of(left))
+                return u[:draws], info._replace(log_evidence=evidence, terms=terms, share=share_of(left))
             expansion = refitted(expansion, u[:first], exact, _values(many.evaluate, some, u[:first]))
         terms *= MORE
     u, info = tempered_draws(many.evaluate, whole, dim, clouds, draws, key_draw)
@@ -222,15 +223,23 @@ def refitted(
 
 
 def share_of(log_weights: Float[np.ndarray, " draws"]) -> float:
-    """The effective size of weighted draws, as a share of their number."""
+    """The effective size of weighted draws, as a share of their number; 0 where none weighs anything."""
+    if log_weights.max() == -np.inf:
+        return 0.0
     weights = np.exp(log_weights - log_weights.max())
     return float(weights.sum() ** 2 / np.square(weights).sum() / len(weights))
 
 
-def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits]:
+def _ratio(exact: Float[np.ndarray, " draws"], drawn: Float[np.ndarray, " draws"]) -> Float[np.ndarray, " draws"]:
+    """The logarithms of the weights that are left; none for draws which one of the terms rules out."""
+    return np.where(exact > IMPOSSIBLE / 2, exact - drawn, -np.inf)
+
+
+def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits | None]:
     """From the summits of some terms' sum to those of the sum of all, and its data, level at the highest of the former.
 
-    Of very many terms, more are looked at in between, where most of what is no summit falls behind.
+    Of very many terms, more are looked at in between, where most of what is no summit falls behind. None where one of them is
+    at an edge: no polynomial is right there, and draws on one side of it would not tell what is missing on the other.
     """
     at, height, covariance = (np.asarray(part, np.float64) for part in (looked.u, looked.value, looked.inverse))
     kept = apart(at, height, covariance, FAR_LOWER * many.number / LOOKED_AT)
@@ -242,6 +251,8 @@ def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits]:
             found = on_cores(partial(_follow_from, many.evaluate, data), begin)
             u, around_u, terms = jax.tree.map(lambda *parts: jnp.stack(parts), *found)
             at, covariance = np.asarray(u, np.float64), np.asarray(around_u, np.float64)
+            if not (terms.value > IMPOSSIBLE / 2).all():
+                return whole, None
             height = np.asarray(terms.value, np.float64) - np.square(at).sum(axis=1) / 2
             height += np.linalg.slogdet(covariance)[1] / 2
             kept = apart(at, height, covariance, FAR_LOWER * many.number / number)
@@ -260,7 +271,11 @@ def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarr
     far, near, back, behind = (
         np.asarray(many.each(whole, jnp.asarray(centre + t * step, jnp.float32))) for t in (2, 1, -1, -2)
     )
-    size = np.sqrt(np.square(np.nan_to_num(far - 2 * near + 2 * back - behind)).mean(axis=0))
+    with np.errstate(invalid="ignore"):  # -∞ less -∞
+        third = np.abs(far - 2 * near + 2 * back - behind)
+    known = np.isfinite(third)
+    third = np.where(known, third, third.max(initial=1.0, where=known))  # what a term rules out is an edge
+    size = np.sqrt(np.square(third).mean(axis=0))
     return size + LEAST_BENT * size.mean() + 1e-12
 
 
@@ -324,12 +339,15 @@ def _expansion(evaluate: Evaluate, some: Any, summits: Summits) -> Expansion:
 
 
 def _local(at: Callable[[Cloud], tuple[Array, Cloud]], u: Theta, covariance: Float[Array, "dim dim"]) -> Local:
-    """The sum around a point, its bend from gradients an sd to either side: terms may have kinks."""
+    """The sum around a point, its bend from gradients an sd to either side: terms may have kinks.
+
+    It is impossible where one of these points is.
+    """
     root = jnp.linalg.cholesky(covariance)
     value, slope = at(jnp.concatenate([u[None], u + root.T, u - root.T]))
     over = (slope[1 : 1 + len(u)] - slope[1 + len(u) :]) / 2
     bend = jnp.linalg.solve(root.T, over)
-    return Local(value[0], slope[0], (bend + bend.T) / 2)
+    return Local(jnp.where(jnp.min(value) > IMPOSSIBLE / 2, value[0], IMPOSSIBLE), slope[0], (bend + bend.T) / 2)
 
 
 def _covariance(bend: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
