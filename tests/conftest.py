@@ -43,6 +43,14 @@ def pytest_collection_modifyitems(config, items):
     config.stash[false_failures.STATED] = false_failures.stated(items)
 
 
+def pytest_collection_finish():
+    """Tracing makes many objects that live on. Looking for garbage among them, and among all tests, would take a tenth of
+    the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+
+
 def _no_skips(report):
     """With SCOREFOLD_NO_SKIPS=1, as `.ci/run` has it, what was skipped has failed."""
     if os.environ.get("SCOREFOLD_NO_SKIPS") == "1" and report.skipped and not hasattr(report, "wasxfail"):

@@ -26,6 +26,13 @@ def gaussian():
     return sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 2_000), tiny)
 
 
+@pytest.fixture
+def short_likelihood(monkeypatch):
+    """Where refinement fits a likelihood beside its scores, that is trained for a second and not for 3,000 steps."""
+    short = sf.NLE(layers=2, width=8, depth=1, tails=False, training=sf.Training(members=2, learning_rates=(1e-3,), steps=100))
+    monkeypatch.setattr("scorefold.methods.npse.local_likelihood", lambda plan: short)
+
+
 SETS = {"width": 16, "depth": 1, "training": sf.Training(steps=100, members=2)}
 
 

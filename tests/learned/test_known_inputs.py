@@ -75,7 +75,7 @@ def test_refining_and_checking_simulate_with_the_observed_inputs(sims, data):
     assert found.n == 10
     np.testing.assert_allclose(sorted(set(seen)), np.sort(dose))
     seen.clear()
-    refined = posterior.refine(y, watched, budget=600, rounds=2, inputs=dose, sims=sims)
+    refined = posterior.refine(y, watched, budget=600, rounds=2, inputs=dose, sims=sims, training=tiny.training)
     np.testing.assert_allclose(sorted(set(seen)), np.sort(dose))
     assert refined.input_names == ("dose",)
     with pytest.warns(sf.errors.ScorefoldWarning):

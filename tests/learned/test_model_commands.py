@@ -94,7 +94,7 @@ def test_a_models_own_simulator_is_diagnosed(folder, model):
 
 
 @pytest.mark.full
-def test_a_model_of_ones_own_is_refined(folder, model):
+def test_a_model_of_ones_own_is_refined(folder, model, short_likelihood):
     out = folder / "refined"
     argv = ["refine", model, folder / "x.csv", "--config", folder / "run.toml", "--out", out, "--budget", 600, "--rounds", 2]
     done = call(*argv)

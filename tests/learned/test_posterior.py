@@ -229,7 +229,7 @@ def test_draws_that_are_not_numbers_are_an_error(posterior, monkeypatch):
 
 @pytest.mark.false_failure(1e-5)
 @pytest.mark.full
-def test_learned_draws_are_accurate():
+def test_learned_draws_are_accurate(quick_to_run):
     # The defaults on 10,000 simulations. Measured before: 0.675 for one network, 0.6 at best. The mean C2ST of three
     # data sets scatters by 0.03 with the training seed; the bound is more than four of them from the mean.
     posterior = sf.fit(sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, 10_000), "f-npse")

@@ -53,7 +53,11 @@ SMALLER = {
     "docs/howto/failing.md": ({"budget=2_000": "budget=500"}, 0),
     "docs/howto/how_many.md": ({}, 0),
     "docs/howto/images.md": (
-        {"budget=4_000": "budget=200", 'sf.NPSE(embedding="convolution")': f'{TINY[:-1]}, embedding="convolution")'},
+        {
+            "budget=4_000": "budget=200",
+            'sf.NPSE(embedding="convolution")': f'{TINY[:-1]}, correction=False, embedding="convolution")',
+            "draws=500": "draws=100",
+        },
         0,
     ),
     "docs/howto/prior_by_draws.md": ({}, 0),
@@ -124,7 +128,9 @@ QUESTIONS = [page for page in SMALLER if "/howto/" in page or "/coming_from/" in
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.full) for page in QUESTIONS])
-def test_questions_and_those_who_come_from_elsewhere(page, tmp_path, monkeypatch, given):
+def test_questions_and_those_who_come_from_elsewhere(page, tmp_path, monkeypatch, given, request):
+    if page == "docs/howto/images.md":
+        request.getfixturevalue("quick_to_run")  # convolutions are slow without optimisations
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sf.errors.ScorefoldWarning)
@@ -132,9 +138,10 @@ def test_questions_and_those_who_come_from_elsewhere(page, tmp_path, monkeypatch
 
 
 @pytest.mark.full
-def test_readme(tmp_path, monkeypatch):
+def test_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     draws = run("README.md", {})["draws"]
+    assert "draws given 20 observations" in capsys.readouterr().out
     assert draws.theta.shape == (1_000, 2)
     assert draws.names == ("shape", "scale")
     assert (draws.theta[:, 1] > 0.2).all()
@@ -176,7 +183,7 @@ def test_own_task(tmp_path, monkeypatch):
 
 
 @pytest.mark.full
-def test_refining(tmp_path, monkeypatch, given):
+def test_refining(tmp_path, monkeypatch, given, short_likelihood):
     monkeypatch.chdir(tmp_path)
     names = run("docs/refining.md", dict(given))
     assert names["draws"].theta.shape == (1_000, 2)
@@ -194,13 +201,6 @@ def test_training(tmp_path, monkeypatch, given):
     posterior = run("docs/training.md", dict(given))["posterior"]
     assert isinstance(posterior, sf.Posterior)
     assert (tmp_path / "model" / "config.json").exists()
-
-
-@pytest.mark.full
-def test_the_ten_lines_print_a_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    run("README.md", {})
-    assert "draws given 20 observations" in capsys.readouterr().out
 
 
 def test_the_papers_configuration_is_accepted():

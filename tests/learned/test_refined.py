@@ -43,11 +43,15 @@ def start():
     return sf.fit(sims, sf.NPSE(set_size=1, width=8, depth=1, training=QUICK), seed=0), sims
 
 
-def refine_by_scores(start, x=X, simulator=simulator):
-    """Without a likelihood beside them: which of two so short trainings is the better is a matter of chance."""
+def refine(posterior, x, simulator, **how):
+    """By scores, without a likelihood beside them: which of two so short trainings is the better is a matter of chance."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scorefold.methods.refine.refine.LINE_IS_ENOUGH", np.inf)
-        return start[0].refine(x, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
+        return posterior.refine(x, simulator, **how)
+
+
+def refine_by_scores(start, x=X, simulator=simulator):
+    return refine(start[0], x, simulator, budget=2_400, rounds=4, seed=1, sims=start[1])
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +128,7 @@ def test_truncated_proposals_in_sets(start):
     prior = standard_normal_prior(2)
     sims = sf.simulate(prior, simulator, 900, set_size=3, seed=0)
     posterior = sf.fit(sims, sf.NPSE(width=8, depth=1, training=QUICK), seed=0)
-    refined = posterior.refine(X, simulator, budget=3_000, rounds=3, seed=1, proposal="truncated")
+    refined = refine(posterior, X, simulator, budget=3_000, rounds=3, seed=1, proposal="truncated")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # rounds so short need not agree
         shift, ratio = off(refined.sample(X, 1_000, seed=2))
@@ -136,7 +140,7 @@ def test_truncated_proposals_in_sets(start):
 @pytest.mark.false_failure(1e-6)
 def test_failed_simulations_are_counted(start):
     with pytest.warns(ScorefoldWarning, match="simulations failed .* not finite"):
-        refined = start[0].refine(X, flaky, budget=2_000, rounds=3, seed=1, workers=sf.Workers(max_failures=0.3))
+        refined = refine(start[0], X, flaky, budget=2_000, rounds=3, seed=1, workers=sf.Workers(max_failures=0.3))
     failed = sum(one.failed for one in refined.rounds)
     assert 95 < failed < 245  # 170 ± 12 are expected
     assert sum(one.simulations for one in refined.rounds) + refined.compared.simulations == 2_000
@@ -156,7 +160,7 @@ def test_one_that_hangs_costs_one_simulation_where_workers_watch(start, tmp_path
         time.sleep(100)
 
     with pytest.warns(ScorefoldWarning, match="1 of 400 simulations failed .1 timed out"):
-        refined = start[0].refine(X, hangs_once, budget=400, rounds=1, workers=sf.Workers(1, timeout=2))
+        refined = refine(start[0], X, hangs_once, budget=400, rounds=1, workers=sf.Workers(1, timeout=2))
     assert [one.failed for one in refined.rounds] == [1]
 
 
@@ -175,7 +179,7 @@ def stopped_at(number):
 def test_after_ctrl_c_the_round_is_the_last(start):
     how = {"budget": 2_400, "rounds": 4, "seed": 1, "sims": start[1]}
     with pytest.warns(ScorefoldWarning, match="interrupted: round 1 is the last, with 200 of its 340 simulations"):
-        refined = start[0].refine(X, stopped_at(200), **how)
+        refined = refine(start[0], X, stopped_at(200), **how)
     assert [(one.simulations, one.engine) for one in refined.rounds] == [(200, "scores")]
     with pytest.raises(Interrupted, match="after 40 of 340 simulations"):
         start[0].refine(X, stopped_at(40), **how)
@@ -204,7 +208,7 @@ def test_a_start_that_is_far_off_is_mended():
 
 
 @pytest.mark.false_failure(1e-5)
-def test_both_modes_are_kept():
+def test_both_modes_are_kept(quick_to_run):
     task = tasks.get("bimodal")
     theta, x = task.observe(8, 1004)
     assert np.linalg.norm(theta) > 1
@@ -375,7 +379,7 @@ def test_summaries_take_nothing_away(refined, summarised):
 @pytest.mark.parametrize("kind", ["gaussian", "truncated", "summarised"])
 def test_on_disk_it_draws_the_same_bits_and_keeps_its_rounds(start, refined, summarised, kind, tmp_path):
     if kind == "truncated":
-        refined = start[0].refine(X, simulator, budget=600, rounds=2, seed=1, proposal=kind)
+        refined = refine(start[0], X, simulator, budget=600, rounds=2, seed=1, proposal=kind)
     if kind == "summarised":
         refined = summarised
     back = sf.load(refined.save(tmp_path / "model"))
@@ -402,7 +406,7 @@ def test_rounds_are_kept_in_stores_and_not_simulated_again(start, tmp_path):
         return simulator(theta, rng)
 
     def run(**how):
-        return start[0].refine(X, counted, budget=1_200, rounds=3, seed=1, workers=0, **how)
+        return refine(start[0], X, counted, budget=1_200, rounds=3, seed=1, workers=0, **how)
 
     alone = run()
     assert calls.stat().st_size == 1_200

@@ -1,5 +1,8 @@
 """Binary numbers and counts: probabilities that add up to 1, exact in the tails, one number after the other."""
 
+from functools import cache
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +71,7 @@ def simulated(count=2_000, seed=0):
 LATTICE = Lattice(jnp.array([1, 2, 0]), jnp.array([1.0, 0.0]), jnp.ones(2), jnp.array([2.0, 5.0]))
 
 
+@cache
 def model(scale=0.3, line=True):
     """One with random weights."""
     u, x = simulated()
@@ -93,7 +97,7 @@ def test_probabilities_and_densities_add_up_to_one(line):
     terms = MeanTerms(stacked, own.standardize, own.line, Likelihood, own.lattice)
     times = jnp.exp(jnp.linspace(-6.0, 6.0, 401))
     x, log = probabilities(own, times=times)
-    log = log + jnp.vectorize(terms.log_volume, signature="(x)->()")(x)
+    log = log + jax.jit(jnp.vectorize(terms.log_volume, signature="(x)->()"))(x)
     whole = np.trapezoid(np.exp(np.asarray(log, np.float64)), np.asarray(times, np.float64), axis=-1)
     np.testing.assert_allclose(whole.sum(), 1.0, atol=0.01)
 
@@ -126,7 +130,8 @@ def test_at_its_start_it_is_the_line_in_cells():
 @pytest.mark.parametrize(("odd", "even"), [(7.0, 5.0), (-1.0, 0.0), (2.2, 2.0)])
 def test_a_value_that_was_never_simulated_counts_as_the_nearest(odd, even):
     own = model()
-    found = [own.term(U, own.prepare(jnp.array([1.0, 2.0, number, 1.5]))) for number in (odd, even)]
+    term = jax.jit(lambda x: own.term(U, own.prepare(x)))
+    found = [term(jnp.array([1.0, 2.0, number, 1.5])) for number in (odd, even)]
     np.testing.assert_array_equal(*found)
 
 
@@ -141,7 +146,7 @@ def test_draws_have_the_probabilities():
     times = jnp.exp(jnp.linspace(-6.0, 6.0, 401))
     at, log = probabilities(own, times=times)
     terms = MeanTerms(jax.tree.map(lambda v: v[None], own.network), own.standardize, own.line, Likelihood, own.lattice)
-    log = log + jnp.vectorize(terms.log_volume, signature="(x)->()")(at)
+    log = log + jax.jit(jnp.vectorize(terms.log_volume, signature="(x)->()"))(at)
     exact = np.trapezoid(np.exp(np.asarray(log, np.float64)), np.asarray(times, np.float64), axis=-1)
     shares = np.bincount(6 * choice + number, minlength=12) / 1_000
     assert np.abs(shares - exact.ravel()).max() < 5.5 * np.sqrt(0.25 / 1_000)
@@ -152,11 +157,10 @@ def test_draws_have_the_probabilities():
 
 def test_the_loss_is_the_mean_of_the_terms():
     own = model()
-    u, x = simulated(20)
-    each = [own.term(jnp.asarray(u[i], jnp.float32), own.prepare(jnp.asarray(x[i]))) for i in range(20)]
-    fixed = (own.standardize, own.line, own.lattice)
-    cases = (jnp.asarray(u, jnp.float32), jnp.asarray(x[:, None]), jnp.ones(20, int))
-    np.testing.assert_allclose(likelihood_loss(own.network, fixed, cases, KEY), -np.mean(each), rtol=1e-4)
+    u, x = (jnp.asarray(v, jnp.float32) for v in simulated(20))
+    each = jax.jit(jax.vmap(lambda u, x: own.term(u, own.prepare(x))))(u, x)
+    fixed, cases = (own.standardize, own.line, own.lattice), (u, x[:, None], jnp.ones(20, int))
+    np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(own.network, fixed, cases, KEY), -np.mean(each), rtol=1e-4)
 
 
 # Which numbers are binary or counts

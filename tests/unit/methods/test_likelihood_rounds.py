@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import scorefold as sf
+from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.likelihood_rounds import EDGE, _in_frame, _together, spread
 from scorefold.methods.refine.region import round_number
+from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.tasks.gaussian import standard_normal_prior
@@ -75,3 +77,11 @@ def test_a_likelihood_learned_in_a_frame_draws_the_posterior_under_the_prior(sam
     mean, sd = x.sum(axis=0) / 0.5**2 / precision, precision**-0.5
     assert np.abs(u.mean(axis=0) - mean).max() < 0.25 * sd
     assert np.abs(u.std(axis=0) / sd - 1).max() < 0.15
+
+
+@pytest.mark.parametrize("own", [None, sf.Training(members=1, steps=50)])
+def test_a_likelihood_beside_the_scores_is_trained_as_the_caller_says_or_shortly(own):
+    plan = Refining(600, 2, 0, "gaussian", own, None, 0, False)
+    method = local_likelihood(plan)
+    assert method.training == (own or sf.Training(members=3, learning_rates=(1e-3,), steps=3_000))
+    assert method.training.steps < sf.NLE().training.steps
