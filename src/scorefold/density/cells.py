@@ -123,7 +123,7 @@ def log_cell(low: Scalar, high: Scalar, first: Array, last: Array) -> Scalar:
     open_ended = first | last
     narrow = ~open_ended & (wide < NARROW)
     at_near, at_far = log_ndtr(near), log_ndtr(jnp.where(narrow | open_ended, near - 1.0, far))
-    between = at_near + jnp.where(open_ended, 0.0, jnp.log(-jnp.expm1(jnp.where(narrow, -1.0, at_far - at_near))))
+    between = at_near + jnp.where(open_ended, 0.0, jnp.log(-jnp.expm1(jnp.where(narrow | open_ended, -1.0, at_far - at_near))))
     density = jnp.log(wide) - ((low + high) / 2) ** 2 / 2 - jnp.log(2 * jnp.pi) / 2
     return jnp.where(narrow, density, between)
 

@@ -55,6 +55,14 @@ def test_gradients_are_finite_however_far_and_narrow_a_cell_is():
             assert np.isfinite(slopes).all()
 
 
+@pytest.mark.parametrize("far", [1.0, 12.0, 14.0, 40.0, 1e3])
+def test_gradients_are_finite_in_the_first_and_the_last_cell_of_a_number_that_hardly_varies(far):
+    yes = jnp.ones((), bool)
+    for low, high, first, last in ((-1.0, far, yes, NO), (-far, 1.0, NO, yes)):
+        slopes = jax.grad(log_cell, (0, 1))(jnp.float32(low), jnp.float32(high), first, last)
+        assert np.isfinite(slopes).all()
+
+
 # A reaction time, a choice and a count, with an input
 
 
