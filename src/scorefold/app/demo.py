@@ -1,8 +1,8 @@
 """The story of one epidemic, on a simulator whose true posterior is known.
 
-An SIR epidemic is simulated, F-NPSE is trained on it, and the infection and recovery rates are inferred from 1, 8 and 14
-observations of one and the same epidemic's parameters, next to the true posterior. The posterior given all of them is then
-refined by simulations near it, a calibration check on new epidemics follows, and everything goes on one page.
+An SIR epidemic is simulated, `sf.fit` learns from it as it does by default, and the infection and recovery rates are inferred
+from 1, 8 and 14 observations of one and the same epidemic's parameters, next to the true posterior. A calibration check on new
+epidemics follows, and everything goes on one page.
 """
 
 from collections.abc import Callable
@@ -19,25 +19,21 @@ from scorefold.diagnostics.c2st import c2st
 from scorefold.diagnostics.diagnose import diagnose
 from scorefold.diagnostics.diagnosis import Diagnosis
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
+from scorefold.methods.choice import choose
 from scorefold.methods.fit import fit
-from scorefold.methods.npse import NPSE
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
 from scorefold.progress import record_time
 from scorefold.report import results_folder
 from scorefold.report.demo_page import demo_page
 from scorefold.simulation.simulate import simulate
-from scorefold.train.training import Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TASK, METHOD = "sir", "f-npse"
-TRAINING = Training(steps=5_000, members=3)
-"""Shorter and smaller than usual, so that nobody waits for long."""
+TASK = "sir"
 COUNTS = (1, 8, 14)
 """Observations given, one after the other."""
-REFINE_BUDGET = 3_000
 DEMO_DRAWS, CHECK_DRAWS = 1_000, 64
 REFERENCE_SEED = 0
 WORDS = {"c2st": "C2ST", "shift": "mean shift", "width": "sd ratio"}
@@ -64,25 +60,22 @@ def demo(out: Path, console: Console, budget: int = 10_000, sims: int = 40, seed
 
     simulated = timed("simulate", f"{budget:,} epidemics simulated", simulate, task.prior, task.simulator, budget, seed=seed,
                       progress=shown)  # fmt: skip
-    posterior = timed("train", f"{METHOD} trained on them", fit, simulated, NPSE(training=TRAINING), seed,
-                      shown)  # fmt: skip
+    chosen = choose(simulated)
+    posterior = timed("train", f"learned from them: {chosen.why}", fit, simulated, seed=seed, progress=shown)
     truth, x_obs = task.observe(max(COUNTS), seed + 1)
     story = []
     for n in COUNTS:
         draws = timed(f"draw given {n}", f"{DEMO_DRAWS:,} draws given {n} of the observations", posterior.sample, x_obs[:n],
                       DEMO_DRAWS, seed)  # fmt: skip
         story.append(Chapter(f"n = {n}", draws, task.reference(x_obs[:n], DEMO_DRAWS, REFERENCE_SEED)))
-    refined = timed("refine", f"refined by {REFINE_BUDGET:,} more epidemics near the answer", posterior.refine, x_obs,
-                    task.simulator, REFINE_BUDGET, seed=seed, sims=simulated)  # fmt: skip
-    story.append(Chapter(f"n = {max(COUNTS)}, refined", refined.sample(x_obs, DEMO_DRAWS, seed), story[-1].reference))
     checked = timed("check", f"{sims} new epidemics for the calibration check", diagnose, posterior, task.simulator, COUNTS[1],
                     sims, CHECK_DRAWS, seed, log_likelihood=task.log_likelihood, progress=shown)  # fmt: skip
     measures = _measures(story)
     console.print(_table(story, measures))
     console.print(f"\nCalibration given {COUNTS[1]} observations: {checked.verdicts.overall.words}")
     summary = {
-        "settings": {"task": TASK, "method": METHOD, "budget": budget, "n": max(COUNTS), "draws": DEMO_DRAWS, "seed": seed,
-                     "refine_budget": REFINE_BUDGET},
+        "settings": {"task": TASK, "method": type(chosen.method).__name__, "why": chosen.why, "budget": budget,
+                     "n": max(COUNTS), "draws": DEMO_DRAWS, "seed": seed},
         "measures": measures, "seconds": seconds, "chapters": [_told(chapter, measures) for chapter in story],
         "converged": all(bool(chapter.draws.info.converged) for chapter in story),
         "diverged": any(bool(chapter.draws.info.diverged) for chapter in story), "calibration": checked.summary(),
@@ -125,12 +118,10 @@ def _table(story: list[Chapter], measures: dict[str, float]) -> Table:
 
 
 def _figures(posterior: Posterior, story: list[Chapter], truth: np.ndarray, checked: Diagnosis) -> "dict[str, Figure]":
-    *amortised, refined = story
-    draws, references = [chapter.draws for chapter in amortised], [chapter.reference for chapter in amortised]
-    title = f"{max(COUNTS)} observations, refined"
+    draws, references = [chapter.draws for chapter in story], [chapter.reference for chapter in story]
     return {
         "sequence": plots.sequence(draws, truth, references, title="The posterior as observations are added"),
-        "corner": plots.pairs(refined.draws, refined.reference, truth, title=title),
+        "corner": plots.pairs(draws[-1], references[-1], truth, title=f"{max(COUNTS)} observations"),
         "training": plots.training(posterior, "Training"),
         "calibration": checked.figures()["ranks"],
     }

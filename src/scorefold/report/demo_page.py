@@ -4,7 +4,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import Words, escaped, picture, scrolled, table, whole
-from scorefold.shown import observations
+from scorefold.shown import listed, observations
 
 CLOSE, ROUGH = 0.65, 0.8
 """Of C2ST: below the first a classifier hardly tells the draws from the true posterior, above the second easily."""
@@ -22,15 +22,17 @@ SEQUENCE = (
 MEASURE = (
     "C2ST is how often a classifier can tell scorefold's draws from draws of the true posterior: 0.5 is perfect, 1 is "
     "hopeless. The shift is how far the mean is off, in sd of the true posterior; the width is the draws' sd over the "
-    "right one. The last column is what the draws said of themselves, without knowing the truth."
+    "right one. The last column is what the draws said of themselves, without knowing the truth: how far off their means "
+    "and widths may be, judged by what the networks disagree on."
 )
 CALIBRATION = (
     "For new epidemics, simulated with rates from the prior, the rank of the true rate among its draws should be "
     "anywhere with the same probability. The shaded band is what chance allows."
 )
 NEXT = (
-    "The same four calls work for a simulator of your own: sf.simulate, sf.fit, posterior.sample and, for data that "
-    "matter, posterior.refine. Start with README.md; docs/trust.md tells what to do when draws are not to be trusted."
+    "The same calls work for a simulator of your own: sf.simulate, sf.fit, posterior.sample and sf.diagnose. Start with "
+    "README.md; docs/trust.md tells what to do when draws are not to be trusted: simulate more, or spend simulations near the "
+    "answer to one data set by posterior.refine, which is not part of this demo."
 )
 
 
@@ -41,28 +43,23 @@ def demo_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
         calibration = summary["calibration words"]
     except KeyError as error:
         raise ScorefoldError(f"expected the summary that `scorefold demo` writes; it has no {error}") from None
-    *amortised, refined = chapters
-    many = observations(refined["n"])
+    many = observations(chapters[-1]["n"])
     done = (
         f"{settings['budget']:,} epidemics were simulated with rates drawn from the prior ({seconds['simulate']:.0f} s), and "
-        f"networks were trained on them ({seconds['train']:.0f} s). That is done once: the posterior for any number of "
-        f"observations then takes seconds. Below it is asked for {', '.join(str(one['n']) for one in amortised[:-1])} and "
-        f"{observations(amortised[-1]['n'])} of one and the same disease."
-    )
-    near = (
-        f"For these {many}, {settings['refine_budget']:,} more epidemics were simulated near the answer and a posterior fitted "
-        f"for these data alone ({seconds['refine']:.0f} s). C2ST went from {amortised[-1]['c2st']:.2f} to "
-        f"{refined['c2st']:.2f}."
+        f"networks were trained on them ({seconds['train']:.0f} s). Nothing was set by hand: sf.fit looked at the simulations "
+        f"and chose {settings['why']}. That is done once, and the posterior for any number of observations follows from the "
+        f"same networks. Below it is asked for {', '.join(str(one['n']) for one in chapters[:-1])} and {many} of one and the "
+        "same disease."
     )
     body = [
         "<h2>The question</h2>", _said(QUESTION),
         "<h2>What was done</h2>", _said(done),
-        "<h2>The answer, as observations come in</h2>", _said(_story(amortised)),
+        "<h2>The answer, as observations come in</h2>", _said(_story(chapters)),
         picture("sequence", pictures["sequence"], SEQUENCE),
         scrolled(table(("given", "C2ST", "largest shift", "mean width", "trust"), map(_row, chapters))),
         _said(MEASURE, "quiet"),
-        "<h2>More simulations where they matter</h2>", _said(near),
-        picture("corner", pictures["corner"], f"The refined draws (filled) and the true posterior (lines), given {many}."),
+        "<h2>Both rates together</h2>", _said(_together(chapters)),
+        picture("corner", pictures["corner"], f"The draws (filled) and the true posterior (lines), given {many}."),
         "<h2>Is it right on average?</h2>", _said(calibration), picture("calibration", pictures["calibration"], CALIBRATION),
         "<h2>How training went</h2>",
         picture("training", pictures["training"], "The loss, round by round. Circles mark the weights that were kept."),
@@ -88,9 +85,27 @@ def _story(chapters: list[dict[str, Any]]) -> str:
     how = (
         "a classifier can hardly tell the draws from the true posterior" if worst <= CLOSE
         else "the draws are near the true posterior, but can be told from it" if worst <= ROUGH
-        else "the draws differ visibly from the true posterior, and the next chapter mends that"
+        else "the draws differ visibly from the true posterior"
     )  # fmt: skip
     return (
         f"With {observations(last['n'])} the posterior is {narrower:.1f} times narrower than with {observations(first['n'])}: "
         f"{how} (C2ST {found}). The same networks were used each time."
+    )
+
+
+def _together(chapters: list[dict[str, Any]]) -> str:
+    """What the numbers of the last chapter mean, and what the draws said of themselves."""
+    last = chapters[-1]
+    wide = abs(last["width"] - 1)
+    width = "as wide as the true one" if wide < 0.05 else f"{wide:.0%} too {'wide' if last['width'] > 1 else 'narrow'}"
+    said = (
+        f"Given {observations(last['n'])}, the mean of each rate is at most {last['shift']:.2f} posterior sd off, and the "
+        f"posterior is {width}."
+    )
+    doubted = [str(one["n"]) for one in chapters if one["trust"] == "not to be trusted"]
+    if not doubted:
+        return said
+    return (
+        f"{said} Without the truth one would not know: the draws given {listed(doubted)} called themselves not to be trusted, "
+        "as the networks disagree by more than good draws allow."
     )
