@@ -16,7 +16,7 @@ from scorefold.app.bench.board_page import board_page, looks_of
 from scorefold.app.bench.points import pick, series
 from scorefold.app.bench.record import RECORDS, appending
 from scorefold.app.bench.setups import configured, simulated_before
-from scorefold.app.bench.standings import cost, gathered, markdown, standings
+from scorefold.app.bench.standings import comparable, cost, gathered, markdown, standings
 from scorefold.app.cli import app
 from scorefold.errors import ScorefoldError
 from scorefold.report.page import LARGEST_PAGE
@@ -142,6 +142,14 @@ def test_records_of_others_are_taken_in_and_checked(folders):
         gathered(folders)
     with pytest.raises(ScorefoldError, match="expected folders with records"):
         gathered([folders[0] / "none"])
+
+
+def test_methods_are_compared_on_the_data_sets_that_all_have():
+    def one(method, n, parameters):
+        return {**RECORDS_HERE[0], "cell": {**RECORDS_HERE[0]["cell"], "method": method, "n": n, "parameters": parameters}}
+
+    both, apart = [one(method, 1, 1_000) for method in ("nle", "f-npse")], [one("nle", 8, 0), one("f-npse", 8, 1)]
+    assert comparable([*both, one("nle", 1, 1_001), *apart]) == [*both, *apart]
 
 
 def test_the_table_has_every_method_and_the_words():

@@ -98,7 +98,8 @@ def by_grid(log_density, at):
 
 
 def near(theta, mean, sd, wide=1):
-    """Over 24 seeds means were off by up to 0.033 sd and sds by 2.9 %, rms (at most 0.10 and 7 %); 7 and 6 times that."""
+    """Over 24 seeds means were off by up to 0.033 sd and sds by 2.9 %, rms (at most 0.10 and 7 %); 7 and 6 times that, which
+    a Gaussian error passes less than once in 10⁸."""
     assert (np.abs(theta.mean(axis=0) - mean) < 0.25 * wide * sd).all()
     assert (np.abs(theta.std(axis=0) / sd - 1) < 0.18 * wide).all()
 
@@ -106,7 +107,7 @@ def near(theta, mean, sd, wide=1):
 # The log evidence was off by 0.05, rms, here and below.
 
 
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 @pytest.mark.parametrize("n", [64, 100, 1_000, 10_000])
 def test_the_conjugate_gaussian_of_many_observations(n):
     x = normal(n)
@@ -119,7 +120,7 @@ def test_the_conjugate_gaussian_of_many_observations(n):
     assert abs(draws.info.log_evidence - evidence.sum()) < 0.5
 
 
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 @pytest.mark.parametrize("n", [64, 300])
 def test_a_likelihood_that_is_not_gaussian(n):
     x = waits(n)
@@ -142,7 +143,7 @@ def test_a_likelihood_that_is_not_gaussian(n):
 
 
 # The mode's share over 24 seeds: off by 0.015, rms. A mode has half of the draws: means were off by 0.044 sd and sds by 2.6 %.
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 def test_two_modes_keep_their_weights():
     x = rounded(np.random.default_rng(0).normal([1.0, -0.5], 1, (100, 2)))
     draws = drawn(Folded(), x)
@@ -201,7 +202,7 @@ def test_a_steep_edge_that_moves_with_the_parameters(n):
     near(draws.theta, np.array([mean, other[0]]), np.array([sd, other[1]]), wide=3)
 
 
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 def test_draws_under_another_prior():
     x, (mean, sd) = normal(100), (np.array([0.9, -0.9]), np.array([0.05, 0.1]))
     draws = drawn(Exact(), x, prior=sf.Prior({"theta_1": stats.norm(mean[0], sd[0]), "theta_2": stats.norm(mean[1], sd[1])}))
@@ -212,7 +213,7 @@ def test_draws_under_another_prior():
 
 
 # Over 20 seeds means were off by 0.04 sd and sds by 3 %, rms.
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 def test_draws_under_a_prior_that_ends_within_the_posterior():
     x = normal(100)
     (mean, other), (sd, width), _ = conjugate(x, VARIANCES, 0.0, np.array([1e6, 1.0]))
@@ -223,7 +224,7 @@ def test_draws_under_a_prior_that_ends_within_the_posterior():
 
 
 # Over 20 seeds the mean was off by 0.033 sd and the sd by 1.6 %, rms.
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 def test_draws_given_a_parameter():
     x = waits(100)
     posterior = summed(Weibull(), sampler="smc")
@@ -276,6 +277,7 @@ def quadratic(u, value, slope, bend):
     return value + u @ slope + np.einsum("ni,ij,nj->n", u, bend, u) / 2
 
 
+@pytest.mark.false_failure(0)
 def test_polynomials_are_fitted_to_the_sums_at_draws():
     rng = np.random.default_rng(0)
     whole = (3.0, np.array([1.0, -2.0]), np.array([[-400.0, 30.0], [30.0, -90.0]]))

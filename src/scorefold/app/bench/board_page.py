@@ -9,7 +9,7 @@ from typing import Any
 
 from scorefold.app.bench.points import METRICS, Series, measured, pick, series, values
 from scorefold.app.bench.record import Record
-from scorefold.app.bench.standings import Standing, cost, lacks, standing, standings
+from scorefold.app.bench.standings import Standing, comparable, cost, lacks, standing, standings
 from scorefold.report.page import Words, escaped, scrolled, table, whole
 from scorefold.report.svg_chart import Look, Mark, chart, key
 from scorefold.report.words import TASK_LABELS
@@ -28,14 +28,15 @@ C2ST_RANGE, C2ST_TICKS = (0.48, 1.015), (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 TABLES = ("c2st", "sliced_wasserstein", "mmd2")
 
 
-def board_page(records: Sequence[Record], title: str = "Many observations") -> str:
+def board_page(every: Sequence[Record], title: str = "Many observations") -> str:
     """The page of the board, from the records of one folder or several."""
+    records = comparable(every)
     looks, tasks = looks_of(records), values(records, "task")
     few = len(tasks) <= UNFOLDED_TASKS
     return whole(
         title,
         [
-            _lead(records),
+            _lead(records, len(every) - len(records)),
             _at_what_cost(records, looks),
             _as_n_grows(records, looks),
             '<section><h2>Tables</h2><p class="quiet">Means over the cells that were finished. The best is bold. '
@@ -64,10 +65,11 @@ def looks_of(records: Sequence[Record]) -> dict[Series, Look]:
     return found
 
 
-def _lead(records: Sequence[Record]) -> str:
+def _lead(records: Sequence[Record], more: int) -> str:
     lost = [r for r in records if lacks(r)]
+    apart = f"; {more:,} more, of data sets that not all methods have, are left out" if more else ""
     facts = [
-        ("Cells", f"{len(records):,}; {len(lost):,} of them failed or not finished"),
+        ("Cells", f"{len(records):,}; {len(lost):,} of them failed or not finished{apart}"),
         ("Tasks", ", ".join(TASK_LABELS.get(task, task) for task in values(records, "task"))),
         ("Observations", ", ".join(f"{n:,}" for n in values(records, "n"))),
         ("Simulations", ", ".join(f"{budget:,}" for budget in values(records, "budget"))),

@@ -45,6 +45,26 @@ def gathered(folders: Iterable[Path]) -> list[Record]:
     return list(found.values())
 
 
+def comparable(records: Sequence[Record]) -> list[Record]:
+    """Of each task and n the records of those trainings and data sets that all methods have there, where there are any.
+
+    Data sets differ more than methods do: a mean over the easy ones would be no comparison.
+    """
+    kept = []
+    for task in values(records, "task"):
+        for n in values(pick(records, task=task), "n"):
+            here = pick(records, task=task, n=n)
+            by_method = [{_data(r) for r in pick(here, series=line)} for line in values(here, "series")]
+            shared = set.intersection(*by_method)
+            kept += [r for r in here if _data(r) in shared or not shared]
+    return kept
+
+
+def _data(record: Record) -> tuple[int, int]:
+    """The training and the data set."""
+    return record["cell"]["training"], record["cell"]["parameters"]
+
+
 def cost(record: Record) -> float | None:
     """Seconds for one data set, its training included."""
     seconds = record.get("seconds", {})

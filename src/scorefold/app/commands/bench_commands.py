@@ -119,13 +119,13 @@ def table(
     task: Annotated[list[str] | None, typer.Option(help="Tasks; by default all.")] = None,
     metric: Annotated[str, typer.Option(help="c2st, sliced_wasserstein or mmd2.")] = "c2st",
 ) -> None:
-    """Print a table in Markdown: a row for each method, a column for each task."""
+    """Print a table in Markdown: a row for each method, a column for each task, from the data sets that all methods have."""
     from scorefold.app.bench.points import METRICS, values
-    from scorefold.app.bench.standings import gathered, markdown
+    from scorefold.app.bench.standings import comparable, gathered, markdown
 
     if metric not in METRICS:
         raise typer.BadParameter(f"expected one of {', '.join(METRICS)}; got {metric!r}", param_hint="--metric")
-    records = gathered(folders)
+    records = comparable(gathered(folders))
     typer.echo(markdown(records, n or values(records, "n"), metric, task or ()))
 
 
