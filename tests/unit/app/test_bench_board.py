@@ -179,6 +179,12 @@ def test_the_page_says_who_is_right_and_at_what_cost():
     assert "nan" not in " ".join(re.findall(r'(?:cx|cy|d)="([^"]*)"', text))
 
 
+def test_the_page_names_each_machine_once_and_warns_of_seconds():
+    shared = ", one of up to {} programs at once on 16 cores"
+    here = [{**r, "device": f"H{i % 2}{shared.format(i)}"} for i, r in enumerate(RECORDS_HERE)]
+    assert "H0; H1, each shared by several programs. Seconds on different machines do not compare." in board_page(here)
+
+
 def test_the_commands(folders, tmp_path):
     def call(*argv):
         return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])

@@ -73,7 +73,7 @@ def _lead(records: Sequence[Record], more: int) -> str:
         ("Tasks", ", ".join(TASK_LABELS.get(task, task) for task in values(records, "task"))),
         ("Observations", ", ".join(f"{n:,}" for n in values(records, "n"))),
         ("Simulations", ", ".join(f"{budget:,}" for budget in values(records, "budget"))),
-        ("Hardware", ", ".join(dict.fromkeys(str(r.get("device", "unknown")) for r in records))),
+        ("Hardware", _hardware(records)),
     ]
     listed = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in facts)
     return (
@@ -81,6 +81,15 @@ def _lead(records: Sequence[Record], more: int) -> str:
         "the same true posteriors. C2ST is the accuracy of telling draws from the truth: 0.5 is perfect, 1 is wholly wrong.</p>"
         f'<section><dl class="facts">{listed}</dl></section>'
     )
+
+
+def _hardware(records: Sequence[Record]) -> str:
+    """The machines, without how many programs each had at once, which the table of seconds has."""
+    every = list(dict.fromkeys(str(r.get("device", "unknown")) for r in records))
+    machines = list(dict.fromkeys(device.partition(", one of up to")[0] for device in every))
+    busy = ", each shared by several programs" if any("one of up to" in device for device in every) else ""
+    several = ". Seconds on different machines do not compare." if len(machines) > 1 else ""
+    return f"{'; '.join(machines)}{busy}{several}"
 
 
 def _at_what_cost(records: Sequence[Record], looks: dict[Series, Look]) -> str:
