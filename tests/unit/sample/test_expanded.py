@@ -174,7 +174,7 @@ def beyond_the_edge(x):
 
 # Draws at an edge do not satisfy Stein's identity, which is what is said. Over 20 seeds with n = 100 and 300 means were off by
 # 0.04 sd, sds by 4.5 % and the log evidence by 0.1, rms. With polynomials at the edge one seed in 24 was off by 1.5 sd.
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 @pytest.mark.parametrize("n", shortly([100, 300, 1_000], 100))
 def test_an_edge_that_moves_with_the_parameters(n):
@@ -188,7 +188,7 @@ def test_an_edge_that_moves_with_the_parameters(n):
 
 
 # Over 20 seeds means were off by 0.04 sd and sds by 6 %, rms; 15 (n = 100) and 6 (300) added up all terms.
-@pytest.mark.false_failure(1e-6)
+@pytest.mark.false_failure(1e-7)
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")
 @pytest.mark.full
 @pytest.mark.parametrize("n", [100, 300])
