@@ -95,7 +95,7 @@ def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | 
 def levelled(whole: Sum, u: Theta) -> Sum:
     """The same sum, less its value at u."""
     with jax.default_matmul_precision("highest"):
-        heights = jax.lax.map(lambda x: whole.terms.term(u, x), whole.x, batch_size=PAIRS)
+        heights = _each(whole.terms, whole.x, u[None])[0]
         return whole._replace(heights=jnp.where(jnp.isfinite(heights), heights, 0.0))
 
 
@@ -108,8 +108,12 @@ def level(whole: Sum) -> float:
 def terms_at(whole: Sum, u: Cloud) -> Float[Array, "points obs"]:
     """What every observation adds to the sum."""
     with jax.default_matmul_precision("highest"):
-        values = jax.lax.map(lambda u: jax.lax.map(lambda x: whole.terms.term(u, x), whole.x, batch_size=PAIRS), u)
-        return whole.times * (values - whole.heights)
+        return whole.times * (_each(whole.terms, whole.x, u) - whole.heights)
+
+
+def _each(terms: Terms, x: Any, u: Cloud) -> Float[Array, "points obs"]:
+    """The members' mean term of each prepared observation."""
+    return jax.lax.map(lambda u: jax.lax.map(lambda x: terms.term(u, x), x, batch_size=PAIRS), u)
 
 
 def some_of(whole: Sum, count: int, seed: int, size: Float[np.ndarray, " obs"] | None = None) -> Sum:
@@ -206,8 +210,7 @@ def masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> 
 def each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "points obs"]:
     """The members' mean term of each observation."""
     with jax.default_matmul_precision("highest"):
-        prepared = jax.vmap(terms.prepare)(x)
-        return jax.lax.map(lambda u: jax.vmap(lambda x: terms.term(u, x))(prepared), u)
+        return _each(terms, jax.vmap(terms.prepare)(x), u)
 
 
 @eqx.filter_jit

@@ -115,8 +115,7 @@ class SummedPosterior(Posterior):
         elif sampler == "vi":
             v, info = variational_draws(sums.log_density_asked, (data, asked), dim, draws, key, self.method.steps)
         else:
-            run = Chains(dim, chains, Length(self.method.warmup, chain_length(draws, chains)))
-            v, info = nuts_draws(sums.log_density_asked, (data, asked), run, draws, key)
+            v, info = nuts_draws(sums.log_density_asked, (data, asked), self._chains(dim, chains, draws), draws, key)
         warn(info, v)
         along = asked.plane
         u = v if along is None else np.asarray(along.origin, np.float64) + v @ np.asarray(along.free, np.float64).T
@@ -235,7 +234,9 @@ class SummedPosterior(Posterior):
             if sampler == "smc":
                 made: Any = jax.tree.map(np.asarray, sums.clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
-                made = tuple(map(np.asarray, sums.chains_of_many(data, self._chains(chains, draws), keys[rows])))
+                made = tuple(
+                    map(np.asarray, sums.chains_of_many(data, self._chains(self.prior.dim, chains, draws), keys[rows]))
+                )
             for place, i in enumerate(range(start, min(start + together, len(x)))):
                 one = jax.tree.map(lambda v, place=place: v[place], made)
                 info: SummedInfo
@@ -255,8 +256,8 @@ class SummedPosterior(Posterior):
         """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
         return tilt_of(self.prior.proposal)
 
-    def _chains(self, number: int, draws: int) -> Chains:
-        return Chains(self.prior.dim, number, Length(self.method.warmup, chain_length(draws, number)))
+    def _chains(self, dim: int, number: int, draws: int) -> Chains:
+        return Chains(dim, number, Length(self.method.warmup, chain_length(draws, number)))
 
     def _chosen(self, options: Options) -> tuple[str, int]:
         """Those asked for, or the method's."""

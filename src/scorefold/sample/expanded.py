@@ -103,7 +103,6 @@ class Expansion(NamedTuple):
     """At the centres, the sum of all terms"""
     some: Local
     """and that of some."""
-
     there: Array
     """Which of the centres are no copies."""
 
@@ -199,9 +198,9 @@ def refitted(
     """
     nearest = np.asarray(jax.vmap(lambda u: expansion.nearest(u)[0])(jnp.asarray(u, jnp.float32)))
     parts = jax.tree.map(lambda v: np.array(v, np.float64), expansion)
-    possible = np.minimum(whole, some) > IMPOSSIBLE / 2
+    known = np.minimum(whole, some) > IMPOSSIBLE / 2
     for k in np.unique(nearest):
-        own = (nearest == k) & possible
+        own = (nearest == k) & known
         if own.sum() < 2 * coefficients(u.shape[1]):
             continue
         centre = u[own].mean(axis=0)
@@ -244,18 +243,17 @@ def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits | No
     at, height, covariance = (np.asarray(part, np.float64) for part in (looked.u, looked.value, looked.inverse))
     kept = apart(at, height, covariance, FAR_LOWER * many.number / LOOKED_AT)
     whole = many.levelled(looked.u[kept[0]])
-    for number in (IN_BETWEEN, many.number):
-        if number in (many.number, min(IN_BETWEEN, many.number // 4)):
-            data = whole if number == many.number else many.some(whole, number, seed, None)
-            begin = [(jnp.asarray(at[k], jnp.float32), jnp.asarray(covariance[k], jnp.float32)) for k in kept]
-            found = on_cores(partial(_follow_from, many.evaluate, data), begin)
-            u, around_u, terms = jax.tree.map(lambda *parts: jnp.stack(parts), *found)
-            at, covariance = np.asarray(u, np.float64), np.asarray(around_u, np.float64)
-            if not (terms.value > IMPOSSIBLE / 2).all():
-                return whole, None
-            height = np.asarray(terms.value, np.float64) - np.square(at).sum(axis=1) / 2
-            height += np.linalg.slogdet(covariance)[1] / 2
-            kept = apart(at, height, covariance, FAR_LOWER * many.number / number)
+    for number in [IN_BETWEEN] * (many.number >= 4 * IN_BETWEEN) + [many.number]:
+        data = whole if number == many.number else many.some(whole, number, seed, None)
+        begin = [(jnp.asarray(at[k], jnp.float32), jnp.asarray(covariance[k], jnp.float32)) for k in kept]
+        found = on_cores(partial(_follow_from, many.evaluate, data), begin)
+        u, around_u, terms = jax.tree.map(lambda *parts: jnp.stack(parts), *found)
+        at, covariance = np.asarray(u, np.float64), np.asarray(around_u, np.float64)
+        if not (terms.value > IMPOSSIBLE / 2).all():
+            return whole, None
+        height = np.asarray(terms.value, np.float64) - np.square(at).sum(axis=1) / 2
+        height += np.linalg.slogdet(covariance)[1] / 2
+        kept = apart(at, height, covariance, FAR_LOWER * many.number / number)
     rows = np.array(kept + kept[:1] * (CENTRES - len(kept)))
     local = jax.tree.map(lambda v: v[rows], terms)
     return whole, Summits(u[rows], jnp.asarray(covariance[rows], u.dtype), local, jnp.arange(CENTRES) < len(kept))
@@ -268,9 +266,7 @@ def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarr
     roots = np.linalg.cholesky(np.asarray(summits.covariance, np.float64)[k])
     step = np.einsum("kij,kj->ki", roots, rng.normal(size=(DIRECTIONS, roots.shape[1])))
     centre = np.asarray(summits.u, np.float64)[k]
-    far, near, back, behind = (
-        np.asarray(many.each(whole, jnp.asarray(centre + t * step, jnp.float32))) for t in (2, 1, -1, -2)
-    )
+    far, near, back, behind = (many.each(whole, jnp.asarray(centre + t * step, jnp.float32)) for t in (2, 1, -1, -2))
     with np.errstate(invalid="ignore"):  # -∞ less -∞
         third = np.abs(far - 2 * near + 2 * back - behind)
     known = np.isfinite(third)
