@@ -11,6 +11,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold.density.cells import Lattice
+from scorefold.density.coordinates import Coordinates
 from scorefold.density.masked_line import MaskedLine
 from scorefold.methods.load import POSTERIORS
 from scorefold.methods.refine.modes import Mode
@@ -75,7 +76,10 @@ CASES = {
     "nle, inputs": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, counts": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (4,), 3, 1, 2),
     "nle, counts alone": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3, 0, 2),
-    "nle, Gaussian noise": (sf.NLE(layers=2, tails=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
+    "nle, as before": (
+        sf.NLE(layers=2, tails=False, straighten=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3,
+    ),
+    "nre, as before": (sf.NRE(straighten=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nle, missing numbers": (sf.NLE(layers=2, missing=True, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, no base": (sf.NLE(layers=2, base=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nre": (sf.NRE(sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
@@ -133,9 +137,12 @@ def random_tree(like, rng):
         if isinstance(part, Lattice):
             count = len(part.low)
             return Lattice(jnp.arange(len(part.order))[::-1], jnp.zeros(count), jnp.ones(count), 1.0 + jnp.arange(count))
+        if isinstance(part, Coordinates):
+            return Coordinates(jnp.cumsum(rng.uniform(size=part.values.shape), axis=1), jnp.ones(part.slopes.shape))
         return jnp.asarray(rng.uniform(0.1, 0.9, part.shape), part.dtype)
 
-    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, Correction | MaskedBase | MaskedLine | Lattice))
+    special = Correction | MaskedBase | MaskedLine | Lattice | Coordinates
+    return jax.tree.map(one, like, is_leaf=lambda part: isinstance(part, special))
 
 
 def refined(case):

@@ -394,7 +394,7 @@ def field(*path_and_value):
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 6), "version 6, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 7), "version 7, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -459,10 +459,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 5', '"version": 5, "version": 5'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 5', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 5', '"version": 5e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 5', '"version": 5' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 6', '"version": 6, "version": 6'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 6', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 6', '"version": 6e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 6', '"version": 6' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -670,7 +670,7 @@ def test_a_model_of_a_version_that_was_never_released_is_refused(tmp_path, versi
         sf.load(folder)
 
 
-@pytest.mark.parametrize("method", ["abc", "nle, Gaussian noise", "f-npse"])
+@pytest.mark.parametrize("method", ["abc", "nle, as before", "f-npse"])
 def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     theta = MARGINALS.sample(200, seed=0)
     seen = look(sf.Simulations(MARGINALS, theta, np.random.default_rng(0).normal(size=(200, *untrained(method).shape))))
@@ -682,16 +682,18 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     config["posterior"].pop("inputs", None)
     config["posterior"].pop("whole", None)
     if method.startswith("nle"):
-        del config["posterior"]["method"]["missing"], config["posterior"]["method"]["tails"]
+        for key in ("missing", "tails", "straighten"):
+            del config["posterior"]["method"][key]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).made == posterior.made
 
 
 def test_a_model_of_version_4_that_took_every_number_for_continuous_is_read(tmp_path):
-    posterior = untrained("nle, Gaussian noise")
+    posterior = untrained("nle, as before")
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
     assert config["posterior"].pop("whole") == 0
+    del config["posterior"]["method"]["straighten"]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).whole == 0
 
@@ -710,15 +712,35 @@ def test_values_of_counts_are_checked(tmp_path, change, why):
         sf.load(dataclasses.replace(posterior, terms=terms).save(tmp_path / "model"))
 
 
-@pytest.mark.parametrize("method", ["nle, Gaussian noise", "nre", "npe"])
+@pytest.mark.parametrize("method", ["nle, as before", "nre, as before", "npe"])
 def test_a_model_of_version_4_that_knew_no_holes_is_read(tmp_path, method):
     posterior = untrained(method)
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
-    for key in ("missing", "tails"):
+    for key in ("missing", "tails", "straighten"):
         config["posterior"]["method"].pop(key, None)
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).method == posterior.method
+
+
+@pytest.mark.parametrize("method", ["nle, as before", "nre, as before"])
+def test_a_model_of_version_5_that_knew_parameters_as_u_alone_is_read(tmp_path, method):
+    posterior = untrained(method)
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 5}
+    del config["posterior"]["method"]["straighten"]
+    (folder / CONFIG).write_text(json.dumps(config))
+    back = sf.load(folder)
+    assert back.method == posterior.method
+    assert back.terms.coordinates is None
+
+
+def test_coordinates_that_fall_are_refused(tmp_path):
+    posterior = untrained("nle")
+    falling = dataclasses.replace(posterior.terms.coordinates, values=-posterior.terms.coordinates.values)
+    terms = dataclasses.replace(posterior.terms, coordinates=falling)
+    with pytest.raises(ModelError, match="coordinates should rise"):
+        sf.load(dataclasses.replace(posterior, terms=terms).save(tmp_path / "model"))
 
 
 def test_what_simulations_look_like_is_saved_and_checked(tmp_path):

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "compose": BASICS | {"noise"},
     "sample": BASICS | {"noise"},
     "score": BASICS | {"noise", "train", "compose"},
-    "density": BASICS | {"noise", "train", "score"},
+    "density": BASICS | {"noise", "prior", "train", "score"},
     "posterior": BELOW,
     "methods": BELOW | {"posterior"},
     "report": {"types", "errors", "shown", "disk"},

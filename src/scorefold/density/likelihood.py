@@ -1,4 +1,4 @@
-"""The likelihood of one observation: q(x | u), x standardised.
+"""The likelihood of one observation: q(x | u), x standardised, and u in the coordinates of `coordinates.py`.
 
 With the line x ≈ A u + b + e of `line.py` it is the flow of the whitened residual r = L⁻¹ (x - A u - b), conditioned on u, from
 noise that is Gaussian but for its scale (`scales.py`). Standardisation and whitening do not depend on u, so their Jacobians are
@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from scorefold.density import scales
 from scorefold.density.cells import CellFlow, Cells, Lattice, increasing
+from scorefold.density.coordinates import at
 from scorefold.density.flow import ConditionalFlow
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
@@ -238,6 +239,7 @@ class Likelihood(eqx.Module):
 
 def likelihood_loss(network: LikelihoodNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
     """-log q(x|u), averaged over cases of one observation: u (count, dim), x (count, 1, x) and sizes."""
-    model = Likelihood(network, *fixed)
-    u, x = cases[:2]
-    return -jax.vmap(lambda u, x: model.term(u, model.prepare(x)))(u, x[:, 0]).mean()
+    coordinates, *rest = fixed
+    model = Likelihood(network, *rest)
+    v, x = at(coordinates, cases[0]), cases[1]
+    return -jax.vmap(lambda v, x: model.term(v, model.prepare(x)))(v, x[:, 0]).mean()

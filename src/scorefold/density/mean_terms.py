@@ -8,8 +8,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from scorefold.density import cells, line, masked_line
+from scorefold.density import cells, coordinates, line, masked_line
 from scorefold.density.cells import Lattice
+from scorefold.density.coordinates import Coordinates
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
@@ -32,9 +33,13 @@ class Terms(Protocol):
 
 
 class MeanTerms(eqx.Module):
-    """The mean term of members that share standardisation and line; the network's arrays have a leading member axis."""
+    """The mean term of members that share coordinates, standardisation and line; the network's arrays have a leading member
+    axis.
+    """
 
     network: Any
+    coordinates: Coordinates | None
+    """In which members know the parameters; None for u."""
     standardize: Standardize
     line: Line | MaskedLine | None
     model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
@@ -51,7 +56,8 @@ class MeanTerms(eqx.Module):
 
     def by_member(self, u: Theta, x: Any) -> Float[Array, " members"]:
         """The term of every member."""
-        return each(lambda member: self._member(member[0]).term(u, member[1]), (self.network, x))
+        v = self._seen(u)
+        return each(lambda member: self._member(member[0]).term(v, member[1]), (self.network, x))
 
     @property
     def normalised(self) -> bool:
@@ -69,7 +75,7 @@ class MeanTerms(eqx.Module):
 
         They are the ratio of the geometric to the arithmetic mean of the members' densities, at draws of the latter.
         """
-        members = len(jax.tree.leaves(self.network)[0])
+        members, u = len(jax.tree.leaves(self.network)[0]), self._seen(u)
         prepared: Any = self._member(jax.tree.map(lambda v: v[0], self.network)).prepare(x)
 
         def one(key: Key) -> Scalar:
@@ -90,6 +96,9 @@ class MeanTerms(eqx.Module):
         """The same networks around another line."""
         return replace(self, line=other)
 
+    def _seen(self, u: Theta) -> Theta:
+        return u if self.coordinates is None else self.coordinates(u)
+
     @property
     def _fixed(self) -> tuple[Standardize, Line | MaskedLine | None]:
         return self.standardize, self.line
@@ -103,21 +112,22 @@ class MeanTerms(eqx.Module):
 def blank_terms(
     make_network: Callable[..., Any],
     shape: Any,
-    members: int,
-    base: bool,
+    method: Any,
     model: type[Likelihood] | type[Ratio],
 ) -> MeanTerms:
     """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given u and the inputs."""
     inputs, whole, tails = (getattr(shape, name, 0) for name in ("inputs", "whole", "tails"))
 
     def make(key: Key) -> MeanTerms:
-        network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, members))
+        network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, method.training.members))
         straight: Line | MaskedLine | None = None
-        if base and shape.missing:
+        if method.base and shape.missing:
             straight = masked_line.blank(shape.x - inputs, shape.dim + inputs)
-        elif base:
+        elif method.base:
             straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails))
         lattice = cells.blank(shape.x - inputs, whole) if whole else None
-        return MeanTerms(network, standardize.blank(shape.x, shape.missing), straight, model, lattice)
+        places = coordinates.blank(shape.dim) if method.straighten else None
+        scale = standardize.blank(shape.x, shape.missing)
+        return MeanTerms(network, places, scale, straight, model, lattice)
 
     return eqx.filter_eval_shape(make, jax.random.key(0))

@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from scorefold.density.coordinates import at
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
 from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
@@ -109,8 +110,9 @@ def ratio_loss(network: RatioNetwork, fixed: tuple, cases: tuple, key: Key) -> S
 
     Cases have one observation each: u (count, dim), x (count, 1, x) and sizes.
     """
-    model = Ratio(network, *fixed)
-    u, x = cases[:2]
+    coordinates, *rest = fixed
+    model = Ratio(network, *rest)
+    u, x = at(coordinates, cases[0]), cases[1]
     prepared = jax.vmap(model.prepare)(x[:, 0])
     logits = jax.vmap(model.term)
     shifts = jax.random.choice(key, jnp.arange(1, max(len(u), 2)), (SHIFTS,))

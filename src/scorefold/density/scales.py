@@ -28,8 +28,8 @@ NEVER = -30.0
 """The log weight of a scale that is not there."""
 MOST_FEATURES = 64
 """Of more numbers the noise is taken for Gaussian."""
-STEPS, ROUNDS = 50, 20
-"""Of the scales alone, and of line and scales together."""
+STEPS, ROUNDS, SHORT = 50, 20, 15
+"""Of the scales alone, of line and scales together, and of the scales where they only have to be compared."""
 SMALLEST_VARIANCE = 1e-4
 """Of a scale, where the Gaussian's is 1."""
 
@@ -89,6 +89,13 @@ def fit_scales(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> tuple[NoisyLine
     return line, Scales(jnp.asarray(log_weights, jnp.float32), jnp.asarray(log_sds, jnp.float32))
 
 
+def mean_log_density(squares: np.ndarray, features: int) -> float:
+    """Of whitened residuals with these squared lengths, up to a constant: Gaussian, or Gaussian but for two scales."""
+    gaussian = _log_likelihood(squares, np.zeros(1), np.ones(1), features)
+    weights, variances = _by_distances(squares, 2, features, SHORT)
+    return max(gaussian, _log_likelihood(squares, np.log(weights), variances, features)) / len(squares)
+
+
 def _squares(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> np.ndarray:
     """|L⁻¹ r|² of every case."""
     residual = x - u @ line.slope.T - line.offset
@@ -113,11 +120,11 @@ def _step(squares: np.ndarray, weights: np.ndarray, variances: np.ndarray, featu
     return p, share / share.sum(), np.maximum(variance, SMALLEST_VARIANCE)
 
 
-def _by_distances(squares: np.ndarray, number: int, features: int) -> tuple[np.ndarray, np.ndarray]:
+def _by_distances(squares: np.ndarray, number: int, features: int, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
     """Weights and variances of so many scales around a line that stays."""
     places = (np.arange(number) + 0.5) / number
     weights, variances = np.full(number, 1 / number), np.maximum(np.quantile(squares, places) / features, SMALLEST_VARIANCE)
-    for _ in range(STEPS):
+    for _ in range(steps):
         _, weights, variances = _step(squares, weights, variances, features)
     return weights, variances
 

@@ -54,6 +54,8 @@ class NLE(Method):
         width: Numbers in a hidden layer. Default 64.
         depth: Hidden layers of each part of the network. Default 2.
         base: Whether the flow learns only what a straight line with noise leaves over, or everything. Default True.
+        straighten: Whether maps of x and coordinates of θ are those in which the line fits best (`density/straighten.py`), or
+            those of each number's marginal and of the prior. Default True; with missing numbers it is not done.
         tails: Whether that noise may be Gaussian but for its scale, so that there may be outliers, or is Gaussian. Default
             True; with missing numbers it is Gaussian.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
@@ -81,6 +83,8 @@ class NLE(Method):
     depth: int = 2
     base: bool = True
     """Let the flow learn only what a straight line with noise leaves over."""
+    straighten: bool = True
+    """Take the maps of x and coordinates of θ in which the line fits best."""
     tails: bool = True
     """The line's noise may be Gaussian but for its scale, as where there are outliers."""
     sampler: str = "smc"
@@ -157,7 +161,7 @@ class NLE(Method):
         shape = self._shape(about.dim, about.shape, inputs, whole)
         layers = whole + (self.layers if outcomes - whole > 1 else outcomes - whole)
         about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {layers} layers")
-        return blank_terms(likelihood_network, shape, members, self.base, Likelihood)
+        return blank_terms(likelihood_network, shape, self, Likelihood)
 
 
 def local_likelihood(plan: Refining) -> NLE:

@@ -37,6 +37,8 @@ class NRE(Method):
         depth: Hidden layers. Default 3.
         base: Whether the classifier learns only what the ratio of a straight line with Gaussian noise leaves over, or
             everything. Default True.
+        straighten: Whether maps of x and coordinates of θ are those in which that line fits best (`density/straighten.py`), or
+            those of each number's marginal and of the prior. Default True; with missing numbers it is not done.
         embedding: For series and images, as in `sf.NPSE`. Default None.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
@@ -60,6 +62,8 @@ class NRE(Method):
     depth: int = 3
     base: bool = True
     """Let the classifier learn only what the ratio of a straight line with Gaussian noise leaves over; off: the paper's."""
+    straighten: bool = True
+    """Take the maps of x and coordinates of θ in which that line fits best."""
     embedding: str | Embedding | None = None
     """For series and images, as in `NPSE`."""
     sampler: str = "smc"
@@ -101,4 +105,4 @@ class NRE(Method):
         """The terms with shapes and types in place of arrays."""
         shape, members = self._shape(about.dim, about.shape), self.training.members
         about.fits(members * self.depth * self.width**2, f"{members} classifiers of width {self.width}")
-        return blank_terms(RatioNetwork, shape, members, self.base, Ratio)
+        return blank_terms(RatioNetwork, shape, self, Ratio)

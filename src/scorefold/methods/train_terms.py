@@ -3,25 +3,29 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density import line
 from scorefold.density.cells import Lattice
+from scorefold.density.coordinates import at, identity
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine, fit_masked_line
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.density.ratio import Ratio
+from scorefold.density.straighten import Straightened, straighten
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.prior import Prior
 from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.screening import say_likelihood_alone
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import Objective, train
-from scorefold.train.training_set import training_sets
+from scorefold.train.training_set import TrainingSet, training_sets
 
 
 class Learned(NamedTuple):
@@ -55,17 +59,25 @@ def train_terms(
         sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
     sets, fixed = training_sets(sims, 1, method.training, seeds), []
     lattices = learned.lattices or [None] * len(sims)
-    for cases, lattice in zip(sets, lattices, strict=True):
-        scale, x = fit_standardize(cases.observations, method.missing), cases.x[:, 0]
-        fitted = _line(standardized(scale, x), cases.u, inputs, method, lattice) if method.base else None
-        fixed.append((scale, fitted) if lattice is None else (scale, fitted, lattice))
+    for one, cases, lattice in zip(sims, sets, lattices, strict=True):
+        scale, places = _seen(one.prior, cases, inputs, method)
+        v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
+        fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
+        fixed.append((places, scale, fitted) if lattice is None else (places, scale, fitted, lattice))
     trained = train(learned.objective, sets, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
-    for one, cases, (scale, fitted, *_), lattice, made in zip(sims, sets, fixed, lattices, trained, strict=True):
-        terms = MeanTerms(made[0], scale, fitted, learned.model, lattice)
+    for one, cases, (places, scale, fitted, *_), lattice, made in zip(sims, sets, fixed, lattices, trained, strict=True):
+        terms = MeanTerms(made[0], places, scale, fitted, learned.model, lattice)
         reach, whole = reach_of(cases, scale, COPIES if method.missing else 1), 0 if lattice is None else lattice.count
         posteriors.append(SummedPosterior(one.prior, method, terms, made[1], one.shape, inputs, whole, reach))
     return posteriors
+
+
+def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any) -> Straightened:
+    """How members see observations and parameters; as their marginals say and as u where numbers may be missing."""
+    if method.straighten and not method.missing:
+        return straighten(prior, cases.x[:, 0], cases.u, inputs)
+    return Straightened(fit_standardize(cases.observations, method.missing), identity(prior.dim) if method.straighten else None)
 
 
 def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Lattice | None) -> Line | MaskedLine:

@@ -58,6 +58,16 @@ def _from_version_4(config: Any) -> Any:
     return _without_tails(_without_counts(_without_draws_of_rounds(config)))
 
 
-FORMAT = model.Format("scorefold model", 5, {3: _without_inputs, 4: _from_version_4})
+def _without_straightening(config: Any) -> Any:
+    """A configuration of version 5, when likelihoods and ratios knew parameters as u alone, in version 6."""
+    if isinstance(config, list):
+        return [_without_straightening(one) for one in config]
+    if not isinstance(config, dict):
+        return config
+    found = {key: _without_straightening(value) for key, value in config.items()}
+    return found | {"straighten": False} if found.get(IS) in ("NLE", "NRE") else found
+
+
+FORMAT = model.Format("scorefold model", 6, {3: _without_inputs, 4: _from_version_4, 5: _without_straightening})
 """Of a folder with a posterior. A new version gets an entry that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

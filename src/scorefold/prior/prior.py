@@ -155,6 +155,11 @@ class Prior:
         return not isinstance(self._law, Whitened)
 
     @property
+    def independent(self) -> bool:
+        """Whether the parameters are independent and each has a distribution of its own, so that θ_i depends on u_i alone."""
+        return isinstance(self._law, Marginals)
+
+    @property
     def draws_normal(self) -> Float[np.ndarray, "count dim"]:
         """The draws (count, dim) that a prior from draws was made of, as u; other priors raise a `ScorefoldError`."""
         if isinstance(self._law, Whitened):

@@ -124,6 +124,16 @@ def fit_standardize(x: np.ndarray, missing: bool = False) -> Standardize:
     return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32), straight)
 
 
+def plain(x: np.ndarray) -> Standardize:
+    """Centre and scale alone, f(x) = x, from simulated observations (count, x)."""
+    x, features = np.asarray(x, np.float64), x.shape[1]
+    centre, scale = _centre_and_scale(x)
+    none = blank(features).straight
+    assert none is not None
+    straight = Straight(none.kind, none.shift, none.unit + 1, none.slope + 1, none.breaks, none.bends)
+    return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32), straight)
+
+
 def _fit_with_holes(x: np.ndarray) -> Standardize:
     """Every feature by the values that are there; one that never is counts as constant."""
     columns = [column[~np.isnan(column)] for column in x.T]

@@ -102,7 +102,7 @@ def probabilities(own, u=U, given=1.5, times=None):
 def test_probabilities_and_densities_add_up_to_one(line):
     own = model(line=line)
     stacked = jax.tree.map(lambda v: v[None], own.network)
-    terms = MeanTerms(stacked, own.standardize, own.line, Likelihood, own.lattice)
+    terms = MeanTerms(stacked, None, own.standardize, own.line, Likelihood, own.lattice)
     times = jnp.exp(jnp.linspace(-6.0, 6.0, 401))
     x, log = probabilities(own, times=times)
     log = log + jax.jit(jnp.vectorize(terms.log_volume, signature="(x)->()"))(x)
@@ -153,7 +153,7 @@ def test_draws_have_the_probabilities():
     number = np.abs(np.asarray(cells.y)[:, 1:] - z[:, 2]).argmin(axis=1)
     times = jnp.exp(jnp.linspace(-6.0, 6.0, 401))
     at, log = probabilities(own, times=times)
-    terms = MeanTerms(jax.tree.map(lambda v: v[None], own.network), own.standardize, own.line, Likelihood, own.lattice)
+    terms = MeanTerms(jax.tree.map(lambda v: v[None], own.network), None, own.standardize, own.line, Likelihood, own.lattice)
     log = log + jax.jit(jnp.vectorize(terms.log_volume, signature="(x)->()"))(at)
     exact = np.trapezoid(np.exp(np.asarray(log, np.float64)), np.asarray(times, np.float64), axis=-1)
     shares = np.bincount(6 * choice + number, minlength=12) / 1_000
@@ -167,7 +167,7 @@ def test_the_loss_is_the_mean_of_the_terms():
     own = model()
     u, x = (jnp.asarray(v, jnp.float32) for v in simulated(20))
     each = jax.jit(jax.vmap(lambda u, x: own.term(u, own.prepare(x))))(u, x)
-    fixed, cases = (own.standardize, own.line, own.lattice), (u, x[:, None], jnp.ones(20, int))
+    fixed, cases = (None, own.standardize, own.line, own.lattice), (u, x[:, None], jnp.ones(20, int))
     np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(own.network, fixed, cases, KEY), -np.mean(each), rtol=1e-4)
 
 

@@ -185,7 +185,7 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
 
     def loss(c):
         other = eqx.tree_at(lambda line: line.slope, line, c * line.slope)
-        return float(eqx.filter_jit(ratio_loss)(network, (standardize, other), cases, KEY))
+        return float(eqx.filter_jit(ratio_loss)(network, (None, standardize, other), cases, KEY))
 
     losses = {c: loss(c) for c in (0.5, 1.0, 1.5)}
     assert losses[1.0] < min(losses[0.5], losses[1.5])
@@ -194,9 +194,9 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
 
 def test_the_likelihood_s_loss_is_the_mean_of_its_terms():
     u, x, _ = gaussian_pairs(50)
-    fixed = (fit_standardize(x), None)
+    fixed = (None, fit_standardize(x), None)
     network = shaken(likelihood_network(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY))
-    model = Likelihood(network, *fixed)
+    model = Likelihood(network, *fixed[1:])
     cases = single(u, x)
     term = jax.jit(lambda u, x: model.term(u, model.prepare(x)))
     each = [float(term(a, b)) for a, b in zip(cases.u, cases.x[:, 0], strict=True)]

@@ -121,10 +121,10 @@ def exact(method):
         network = members(lambda key: SetFlowNetwork(shape, key=key))
         return FlowPosterior(PRIOR, method, network, UNIT, BASE, HISTORY, (3,), 20)
     if isinstance(method, sf.NLE):
-        terms = MeanTerms(members(lambda key: likelihood_network(SHAPE, key=key)), UNIT, LINE, Likelihood)
+        terms = MeanTerms(members(lambda key: likelihood_network(SHAPE, key=key)), None, UNIT, LINE, Likelihood)
     else:
         shape = RatioShape(2, 3, 8, 1, missing=True)
-        terms = MeanTerms(members(lambda key: RatioNetwork(shape, key=key)), UNIT, LINE, Ratio)
+        terms = MeanTerms(members(lambda key: RatioNetwork(shape, key=key)), None, UNIT, LINE, Ratio)
     return SummedPosterior(PRIOR, method, terms, HISTORY, (3,))
 
 

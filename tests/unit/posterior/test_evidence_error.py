@@ -41,7 +41,7 @@ def by_a_line(cases, seed):
     x = simulated(u, rng)
     network = jax.vmap(lambda key: likelihood_network(SHAPE, key=key))(jax.random.split(jax.random.key(0), 2))
     method = sf.NLE(layers=2, width=4, depth=1, tails=False, training=sf.Training(members=2))
-    terms = MeanTerms(network, UNIT, fit_line(x, u), Likelihood)
+    terms = MeanTerms(network, None, UNIT, fit_line(x, u), Likelihood)
     return SummedPosterior(PRIOR, method, terms, HISTORY, (3,), reach=fit_reach(x, u))
 
 
