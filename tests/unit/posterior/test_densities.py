@@ -11,6 +11,7 @@ import pytest
 from exact_posteriors import VARIANCES, Exact, Health, summed
 from linear_posterior import NOISE, exact, linear_posterior, spoiled
 from scipy import stats
+from scipy.special import logsumexp
 from untrained import CASES, random_posterior, untrained
 
 import scorefold as sf
@@ -160,6 +161,38 @@ def test_evidence_of_composed_scores(composed, x):
     assert abs(found.log - (total - single)) < 0.3
     alone = sf.evidence(composed, x[:1])
     assert (alone.log, alone.error) == (0.0, 0.0)
+
+
+def under(other, x, variances):
+    """log p(x_1 … x_n) with θ_k ~ `other`[k], by quadrature."""
+    grid = np.linspace(-6, 6, 20_001)
+    each = [
+        law.logpdf(grid) + stats.norm(grid[:, None], np.sqrt(v)).logpdf(x[:, k]).sum(axis=1)
+        for k, (law, v) in enumerate(zip(other, variances, strict=True))
+    ]
+    return sum(logsumexp(one) + np.log(grid[1] - grid[0]) for one in each)
+
+
+OTHERS = [
+    (stats.norm(0.4, 0.3), stats.norm(-0.5, 0.7)),
+    (stats.uniform(-1, 1.4), stats.norm(-0.5, 0.7)),  # ends inside the support
+]
+
+
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.parametrize("n", [1, N])
+@pytest.mark.parametrize("other", OTHERS, ids=["normal", "with an edge"])
+def test_evidence_under_another_prior(composed, x, other, n):
+    def prior(names):
+        return sf.Prior(dict(zip(names, other, strict=True)))
+
+    posterior = summed(Likelihood(), sampler="smc")
+    found = sf.evidence(posterior, x[:n], prior=prior(posterior.prior.names))
+    assert found.kind == ABSOLUTE
+    assert abs(found.log - under(other, x[:n], VARIANCES)) < 0.3
+    _, single = normal_evidence(x[:n], NOISE**2)
+    scores = sf.evidence(composed, x[:n], prior=prior(composed.prior.names))
+    assert abs(scores.log - (under(other, x[:n], np.broadcast_to(NOISE**2, 2)) - single)) < 0.3
 
 
 def test_log_likelihood_of_every_observation(x):
