@@ -177,9 +177,7 @@ class Densities(ABC):
             values: np.ndarray = self.log_likelihoods(x, u)
         return values.reshape(*points.shape[:-1], len(x))
 
-    def sensitivity(
-        self, x_obs: Any, *, draws: Draws | None = None, inputs: Any = None, seed: int | None = 0
-    ) -> Sensitivity:
+    def sensitivity(self, x_obs: Any, *, draws: Draws | None = None, inputs: Any = None, seed: int | None = 0) -> Sensitivity:
         """What moves the posterior's means: each observation, and the prior.
 
         Args:

@@ -24,8 +24,9 @@ parts of it can be known:
   the simulations, the whole's variance is (G-1)²/G times that of the e_k ("The jackknife, the bootstrap and other resampling
   plans", Efron, 1982). Few members may agree by chance: where the sum over observations of their variances for each is larger,
   that counts.
-- They share a straight line. Fitted to N simulations, its P numbers leave a variance of n P / N in a sum of n log densities
-  where all is Gaussian, whatever comes after: no estimate from so few simulations is better there.
+- They share a straight line, fitted to N simulations. For a likelihood its error is known to first order, at these very
+  observations (`line_error.py`). For ratios and posteriors its P numbers leave a variance of n P / N in a sum of n log
+  densities where all is Gaussian.
 
 What all members have learned alike wrong, as where a flow cannot have the right form, is not in it.
 """
@@ -36,9 +37,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from scorefold import settings
+from scorefold.density.line import Line
+from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import Draws, Options
+from scorefold.posterior.line_error import line_error
 from scorefold.posterior.member_evidence import line_numbers, of_scores
 from scorefold.prior import Prior
 from scorefold.shown import observations
@@ -197,9 +201,15 @@ def _with_learned(found: Evidence, posterior: Any, x: np.ndarray, u: np.ndarray)
     members = (
         posterior.evidence_by_member(x, some) if hasattr(posterior, "evidence_by_member") else of_scores(posterior, x, some)
     )
-    inputs, of_x = getattr(posterior, "inputs", 0), isinstance(posterior, HasLikelihood)
-    numbers = line_numbers(posterior.prior.dim, x.shape[1], inputs, of_x)
     by_members = 0.0 if members is None else members.error()
-    by_number = 0.0 if reach is None else float(np.sqrt(len(x) * numbers / reach.cases))
+    by_number = 0.0 if reach is None else _by_number(posterior, x, some, reach.cases)
     learned = float(np.hypot(by_members, by_number))
     return replace(found, error=float(np.hypot(found.computed, learned)), learned=learned)
+
+
+def _by_number(posterior: Any, x: np.ndarray, u: np.ndarray, cases: int) -> float:
+    """What so many simulations leave of the error of a straight line."""
+    inputs, terms = getattr(posterior, "inputs", 0), getattr(posterior, "terms", None)
+    if isinstance(terms, MeanTerms) and terms.normalised and isinstance(terms.line, Line):
+        return line_error(terms, x, u, cases)
+    return float(np.sqrt(len(x) * line_numbers(posterior.prior.dim, x.shape[1], inputs, terms is not None) / cases))

@@ -80,9 +80,23 @@ def noisy_line(x: np.ndarray, u: np.ndarray, floor: float) -> NoisyLine:
 
 def shrunk(noise: np.ndarray, count: int) -> np.ndarray:
     """A covariance (x, x) of so many cases, its correlations shrunk by as much as chance could have made them."""
-    sd = np.sqrt(np.diag(noise))
-    r = noise / np.outer(sd, sd)
-    off = r[~np.eye(len(r), dtype=bool)]
-    by_chance, squares = np.square(1 - np.square(off)).sum() / count, np.square(off).sum()
+    by_chance, squares = _correlations(noise, count)
     keep = 1 - min(1.0, by_chance / squares) if squares > 0 else 1.0
-    return np.where(np.eye(len(r), dtype=bool), noise, keep * noise)
+    return np.where(np.eye(len(noise), dtype=bool), noise, keep * noise)
+
+
+def share_left(noise: np.ndarray, count: int) -> float:
+    """1 - λ of a covariance that `shrunk` made: so much of its correlations' squared error is left.
+
+    They are (1 - λ) r now, so that the sum of their squares is (1 - λ)²/λ times what chance makes of it.
+    """
+    by_chance, squares = _correlations(noise, count)
+    times = squares / by_chance if by_chance > 0 else 0.0
+    return float((np.sqrt(times * (4 + times)) - times) / 2)
+
+
+def _correlations(noise: np.ndarray, count: int) -> tuple[float, float]:
+    """The sum of their squared errors by chance, and that of their squares."""
+    sd = np.sqrt(np.diag(noise))
+    square = np.square((noise / np.outer(sd, sd))[~np.eye(len(noise), dtype=bool)])
+    return float(np.square(1 - square).sum() / count), float(square.sum())
