@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from scorefold.score.least_squares import NoisyLine
+from scorefold.score.least_squares import NoisyLine, shrunk
 from scorefold.types import Array, Float, Key, Observation, Scalar
 
 SCALES = 3
@@ -140,4 +140,4 @@ def _round(
     residual = x - design @ fit
     noise = (residual * omega[:, None]).T @ residual / len(x)
     ridge = 1e-4 * np.trace(noise) / len(noise) + 1e-8
-    return NoisyLine(fit[1:].T, fit[0], noise + ridge * np.eye(len(noise))), (weights, variances)
+    return NoisyLine(fit[1:].T, fit[0], shrunk(noise + ridge * np.eye(len(noise)), len(x))), (weights, variances)

@@ -40,8 +40,9 @@ class Scaling(NamedTuple):
     spread: Float[np.ndarray, " numbers"]
 
     def __call__(self, values: Float[np.ndarray, "*rows numbers"]) -> Float[np.ndarray, "*rows numbers"]:
-        """a."""
-        return np.arcsinh((values - self.centre) / self.spread)
+        """a; in the middle, 0, where a number is missing."""
+        a = np.arcsinh((values - self.centre) / self.spread)
+        return np.where(np.isnan(a), 0.0, a)
 
     def back(self, a: Float[np.ndarray, "*rows numbers"]) -> Float[np.ndarray, "*rows numbers"]:
         """The values that a came from."""
@@ -49,10 +50,11 @@ class Scaling(NamedTuple):
 
 
 def fit_scaling(values: Float[np.ndarray, "rows numbers"]) -> Scaling:
-    """Median and interquartile range of each number, or its sd where more than half of the values are equal."""
-    low, centre, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+    """Median and interquartile range of each number, or its sd where more than half of the values are equal; NaN is missing."""
+    values = np.where(np.isnan(values).all(axis=0), 0.0, values)  # of a number that is always missing
+    low, centre, high = np.nanquantile(values, [0.25, 0.5, 0.75], axis=0)
     spread = (high - low) / 1.349
-    spread = np.where(spread > 0, spread, values.std(axis=0))
+    spread = np.where(spread > 0, spread, np.nanstd(values, axis=0))
     return Scaling(centre, np.where(spread > 0, spread, 1.0))
 
 

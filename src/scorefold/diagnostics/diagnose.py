@@ -95,13 +95,8 @@ def diagnose(
     if x_obs is None and inputs is not None:
         raise ScorefoldError("expected inputs only with x_obs, the observations that they belong to; got no x_obs")
     x = None if x_obs is None else posterior.checked(x_obs, inputs)
-    if x is not None and np.isnan(x).any():
-        raise ScorefoldError(
-            "expected complete observations to hold against simulated ones; got missing numbers. Diagnose without x_obs, and "
-            "look at sf.plots.predictive(draws, simulator), which knows of them."
-        )
     plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
-    plan = plan if x is None else plan._replace(inputs=posterior.inputs_of(x))
+    plan = plan if x is None else plan._replace(inputs=posterior.inputs_of(x), holes=np.isnan(x) if np.isnan(x).any() else None)
     trials = run_trials(posterior, simulator, plan, workers, progress)
     observed = None if x is None else examine(posterior, simulator, x, trials, plan.seed, workers)
     return _tested(posterior, plan, trials, log_likelihood, observed)

@@ -36,6 +36,8 @@ class Plan(NamedTuple):
     """Data sets that must be left to say anything."""
     inputs: np.ndarray | None = None
     """(n, inputs), known ones that every data set has; by default they are drawn as they were simulated."""
+    holes: np.ndarray | None = None
+    """(n, numbers), which are missing in every data set, where the simulator makes no holes of its own."""
 
 
 class Trials(NamedTuple):
@@ -87,13 +89,17 @@ def simulate_data_sets(
     inputs = plan.inputs
     if inputs is None and (drawn := posterior.simulated_inputs(plan.sims * plan.n, seed)) is not None:
         inputs = drawn.reshape(plan.sims, plan.n, -1)
-    x = as_far_as_made(partial(replicate, truth, simulator, plan.n, seed, workers, progress, inputs), plan.fewest)
+    how = (simulator, plan.n, seed, workers, progress, inputs, posterior.missing)
+    x = as_far_as_made(partial(replicate, truth, *how), plan.fewest)
     truth = truth[: len(x)]
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
-    simulated = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    simulated = ~np.isnan(x.reshape(*x.shape[:2], -1)).all(axis=2).any(axis=1)  # some numbers may be missing, but not all
     _enough(simulated, plan.fewest, "gave finite observations")
-    return DataSets(truth[simulated], x[simulated], int(np.sum(~simulated)), seed)
+    kept = x[simulated]
+    if plan.holes is not None and not np.isnan(kept).any():
+        kept = np.where(plan.holes.reshape(x.shape[1:]), np.nan, kept)
+    return DataSets(truth[simulated], kept, int(np.sum(~simulated)), seed)
 
 
 def run_trials(

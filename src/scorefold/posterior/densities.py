@@ -63,8 +63,8 @@ class Densities(ABC):
         """Draws for finite observations x (n, features)."""
 
     @abstractmethod
-    def checked(self, x_obs: Any) -> np.ndarray:
-        """x_obs as (n, features) float64, or a ScorefoldError."""
+    def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
+        """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
 
     @abstractmethod
     def _checked_options(self, options: Options) -> Options:
@@ -78,6 +78,7 @@ class Densities(ABC):
         normalised: bool = True,
         draws: Draws | None = None,
         prior: Prior | None = None,
+        inputs: Any = None,
         seed: int | None = 0,
     ) -> Float[np.ndarray, "*batch"]:
         """The log density of the posterior, log p(θ | x_1 … x_n), at any θ.
@@ -93,6 +94,7 @@ class Densities(ABC):
                 that exceeds Σ_j log p(x_j) by). NPE's is always normalised. Default True.
             draws: What `sample` returned for these observations and this prior, so that none need be made. Default None.
             prior: Another prior, as in `sample`. Default None.
+            inputs: The known inputs of the observations, as in `sample`. Default None.
             seed: Of draws, where some are made. Default 0.
 
         Returns:
@@ -101,7 +103,7 @@ class Densities(ABC):
         Raises:
             ScorefoldError: The method has no density, or arguments do not fit.
         """
-        x, options = self.checked(x_obs), self._checked_options(Options(prior=prior))
+        x, options = self.checked(x_obs, inputs), self._checked_options(Options(prior=prior))
         points = settings.numbers("theta", theta)
         if points.ndim == 0 or points.shape[-1] != self.prior.dim:
             raise ScorefoldError(f"expected theta of shape (..., {self.prior.dim}); got {points.shape}")
@@ -117,7 +119,7 @@ class Densities(ABC):
         return values.reshape(points.shape[:-1])
 
     def map(
-        self, x_obs: Any, *, draws: Draws | None = None, prior: Prior | None = None, seed: int | None = 0
+        self, x_obs: Any, *, draws: Draws | None = None, prior: Prior | None = None, inputs: Any = None, seed: int | None = 0
     ) -> Float[np.ndarray, " dim"]:
         """The θ of highest posterior density (maximum a posteriori), found uphill from posterior draws.
 
@@ -127,6 +129,7 @@ class Densities(ABC):
             x_obs: The observations, (n, *shape).
             draws: What `sample` returned for these observations and this prior, so that none need be made. Default None.
             prior: Another prior, as in `sample`. Default None.
+            inputs: The known inputs of the observations, as in `sample`. Default None.
             seed: Of draws, where some are made. Default 0.
 
         Returns:
@@ -135,7 +138,7 @@ class Densities(ABC):
         Raises:
             ScorefoldError: The method has no density, or arguments do not fit.
         """
-        x, options = self.checked(x_obs), self._checked_options(Options(prior=prior))
+        x, options = self.checked(x_obs, inputs), self._checked_options(Options(prior=prior))
         with single_precision():
             own, seen, own_options = self._with_density(x, options)
             u = self._draws_for(x, options, draws, settings.seed(seed), LOOKED_AT)[:LOOKED_AT]
@@ -147,7 +150,7 @@ class Densities(ABC):
             theta = np.clip(theta, low, high)
             return theta[np.nanargmax(self._log_density(x, theta, options))]
 
-    def log_likelihood(self, theta: Any, x_obs: Any) -> Float[np.ndarray, "*batch n"]:
+    def log_likelihood(self, theta: Any, x_obs: Any, *, inputs: Any = None) -> Float[np.ndarray, "*batch n"]:
         """log p(x_j|θ) of every observation, where a likelihood was learned (NLE).
 
         `draws.to_arviz(log_likelihood=posterior.log_likelihood(draws.theta, x_obs))` is what `arviz.loo` compares models by.
@@ -155,6 +158,7 @@ class Densities(ABC):
         Args:
             theta: Parameters (..., dim), with the columns in the order of the prior's names.
             x_obs: The observations, (n, *shape).
+            inputs: The known inputs of the observations, as in `sample`. Default None.
 
         Returns:
             Values (..., n), in the units of the observations.
@@ -162,7 +166,7 @@ class Densities(ABC):
         Raises:
             ScorefoldError: The method has no likelihood, or arguments do not fit.
         """
-        x = self.checked(x_obs)
+        x = self.checked(x_obs, inputs)
         if not hasattr(self, "log_likelihoods"):
             raise ScorefoldError(
                 f"expected a posterior with a likelihood; {type(self.method).__name__} has none. Use method='nle'."
@@ -173,12 +177,13 @@ class Densities(ABC):
             values: np.ndarray = self.log_likelihoods(x, u)
         return values.reshape(*points.shape[:-1], len(x))
 
-    def sensitivity(self, x_obs: Any, *, draws: Draws | None = None, seed: int | None = 0) -> Sensitivity:
+    def sensitivity(self, x_obs: Any, *, draws: Draws | None = None, inputs: Any = None, seed: int | None = 0) -> Sensitivity:
         """What moves the posterior's means: each observation, and the prior.
 
         Args:
             x_obs: The observations, (n, *shape).
             draws: What `sample` returned for them, so that none need be made. Default None.
+            inputs: The known inputs of the observations, as in `sample`. Default None.
             seed: Of draws, where some are made. Default 0.
 
         Returns:
@@ -187,7 +192,7 @@ class Densities(ABC):
         Raises:
             ScorefoldError: The method has neither scores nor likelihoods of single observations, or arguments do not fit.
         """
-        x = self.checked(x_obs)
+        x = self.checked(x_obs, inputs)
         with single_precision():
             own, seen, _ = self._own(x, AS_THE_METHOD_SAYS)
             u = self._draws_for(x, AS_THE_METHOD_SAYS, draws, settings.seed(seed), SCORED)[:SCORED]

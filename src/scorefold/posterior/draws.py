@@ -77,6 +77,8 @@ class Draws:
     inputs: np.ndarray | None = None
     """(n, inputs), the known inputs of the observations, where they have some"""
     input_names: tuple[str, ...] = ()
+    missing: bool = False
+    """Numbers of an observation may be missing (NaN)."""
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -230,7 +232,8 @@ class Draws:
                 the draws are given.
 
         Returns:
-            x (draws, n, *shape), the outcomes, NaN where a simulation failed; a warning counts these.
+            x (draws, n, *shape), the outcomes, NaN where a simulation failed, which a warning counts, or where a number is
+            missing, if simulations were made with `missing=True`.
 
         Raises:
             ScorefoldError: The number of observations is not that of their inputs.
@@ -240,12 +243,12 @@ class Draws:
         if self.inputs is None:
             if inputs is not None:
                 raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
-            return replicate(self.theta, simulator, self.n if n is None else n, seed, workers)
+            return replicate(self.theta, simulator, self.n if n is None else n, seed, workers, missing=self.missing)
         given = self.inputs if inputs is None else inputs
         known = checked_inputs(given, self.input_names, len(given) if n is None else n)
         outcomes = (..., slice(None, -known.shape[1]))
         try:
-            return replicate(self.theta, simulator, len(known), seed, workers, inputs=known)[outcomes]
+            return replicate(self.theta, simulator, len(known), seed, workers, inputs=known, missing=self.missing)[outcomes]
         except Interrupted as stopped:
             stopped.x = None if stopped.x is None else stopped.x[outcomes]
             raise

@@ -24,8 +24,9 @@ parts of it can be known:
   the simulations, the whole's variance is (G-1)²/G times that of the e_k ("The jackknife, the bootstrap and other resampling
   plans", Efron, 1982). Few members may agree by chance: where the sum over observations of their variances for each is larger,
   that counts.
-- They share a straight line. Fitted to N simulations, its P numbers leave a variance of n P / N in a sum of n log densities
-  where all is Gaussian, whatever comes after: no estimate from so few simulations is better there.
+- They share a straight line, fitted to N simulations. For a likelihood its error is known to first order, at these very
+  observations (`line_error.py`). For ratios and posteriors its P numbers leave a variance of n P / N in a sum of n log
+  densities where all is Gaussian.
 
 What all members have learned alike wrong, as where a flow cannot have the right form, is not in it.
 """
@@ -36,10 +37,14 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from scorefold import settings
+from scorefold.density.line import Line
+from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.densities import Densities
-from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Draws
+from scorefold.posterior.draws import Draws, Options
+from scorefold.posterior.line_error import line_error
 from scorefold.posterior.member_evidence import line_numbers, of_scores
+from scorefold.prior import Prior
 from scorefold.shown import observations
 from scorefold.types import single_precision
 
@@ -104,7 +109,15 @@ class Evidence:
         return f"{self.kind} = {self.log:.2f} ± {self.error:.2f} nat given {observations(self.n)} ({parts})"
 
 
-def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: int | None = 0) -> Evidence:
+def evidence(
+    posterior: Any,
+    x_obs: Any,
+    *,
+    draws: Draws | None = None,
+    prior: Prior | None = None,
+    inputs: Any = None,
+    seed: int | None = 0,
+) -> Evidence:
     """How probable all observations are under the model, log p(x_1 … x_n), or what of that can be known.
 
     Only NLE knows the evidence itself, by which models for the same observations are compared. The other methods know by how
@@ -113,7 +126,10 @@ def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: in
     Args:
         posterior: What `sf.fit` returned, by any method but ABC.
         x_obs: The observations, (n, *shape).
-        draws: What `posterior.sample` returned for them, so that none need be made. Default None.
+        draws: What `posterior.sample` returned for them and this prior, so that none need be made. Default None.
+        prior: Another prior, as in `posterior.sample`, to have the evidence of; single observations' own, where they are taken
+            away, stay those under the first one. Default None.
+        inputs: The known inputs of the observations, as in `posterior.sample`. Default None.
         seed: Of draws. Default 0.
 
     Returns:
@@ -125,35 +141,53 @@ def evidence(posterior: Any, x_obs: Any, *, draws: Draws | None = None, seed: in
     """
     if not isinstance(posterior, Densities):
         raise ScorefoldError(f"expected a posterior; got {type(posterior).__name__}. sf.fit returns one.")
-    x, seed = posterior.checked(x_obs), settings.seed(seed)
+    x, seed, options = posterior.checked(x_obs, inputs), settings.seed(seed), posterior._checked_options(Options(prior=prior))
     with single_precision():
         if isinstance(posterior, HasLikelihood):
-            constant = posterior.log_constant(x, AS_THE_METHOD_SAYS, draws, seed)
-            u = posterior._draws_for(x, AS_THE_METHOD_SAYS, draws, seed, 200)
-            more = posterior.evidence_offset(x, u, seed)
-            error = float(np.hypot(constant.error, more.error))
-            found = Evidence(constant.log + more.log, error, ABSOLUTE if more.absolute else RELATIVE, len(x), error)
-            return _with_learned(found, posterior, x, u)
+            return _by_terms(posterior, x, draws, options, seed)
         if not isinstance(posterior, HasSingles) or not posterior.prior.has_density:
             raise ScorefoldError(
                 f"expected a posterior whose evidence can be known; got one by {type(posterior.method).__name__} that was "
                 "refined, keeps simulations only, or has a prior from draws. Use method='nle', or 'f-npse' with a prior that "
                 "is written down."
             )
-        return _by_posteriors(posterior, x, draws, seed)
+        return _by_posteriors(posterior, x, draws, options, seed)
 
 
-def _by_posteriors(posterior: Any, x: np.ndarray, draws: Draws | None, seed: int) -> Evidence:
+def _by_terms(posterior: Any, x: np.ndarray, draws: Draws | None, options: Options, seed: int) -> Evidence:
+    """The integral of summed terms, and what they leave out."""
+    constant = posterior.log_constant(x, options, draws, seed)
+    u = posterior._draws_for(x, options, draws, seed, 200)
+    more, log = posterior.evidence_offset(x, u, seed), constant.log
+    if options.prior is not None:  # whose ratio to the first one a density has only up to a constant
+        has = posterior.log_density(x, u, options) - posterior.log_density(x, u)
+        log += float(np.median(_log_ratio(posterior.prior, options, u) - has))
+    error = float(np.hypot(constant.error, more.error))
+    found = Evidence(log + more.log, error, ABSOLUTE if more.absolute else RELATIVE, len(x), error)
+    return _with_learned(found, posterior, x, u)
+
+
+def _log_ratio(prior: Prior, options: Options, u: np.ndarray) -> np.ndarray:
+    """log p'(θ) / p(θ) of another prior to the first one."""
+    if options.prior is None:
+        return np.zeros(len(u))
+    theta = prior.from_normal(u)
+    return options.prior.log_prob(theta) - prior.log_prob(theta)
+
+
+def _by_posteriors(posterior: Any, x: np.ndarray, draws: Draws | None, options: Options, seed: int) -> Evidence:
     """C from normalised posteriors at a few points."""
-    if len(x) == 1:
+    if len(x) == 1 and options.prior is None:
         return Evidence(0.0, 0.0, RELATIVE, 1)
-    u = posterior._draws_for(x, AS_THE_METHOD_SAYS, draws, seed, 1_000)
-    constant = None if posterior.normalised else posterior.log_constant(x, AS_THE_METHOD_SAYS, draws, seed)
-    at = np.concatenate([u.mean(axis=0, keepdims=True), u[: POINTS - 1]])
-    joint = posterior.log_density(x, at)
+    u = posterior._draws_for(x, options, draws, seed, 1_000)
+    known = posterior.normalised and options.prior is None
+    constant = None if known else posterior.log_constant(x, options, draws, seed)
+    middle = u[np.square(u - u.mean(axis=0)).sum(axis=1).argmin()]  # another prior may have none at the mean
+    at = np.concatenate([middle[None], u[: POINTS - 1]])
+    joint = posterior.log_density(x, at, options)
     prior = -np.square(at).sum(axis=1) / 2 - at.shape[1] / 2 * np.log(2 * np.pi)
     singles, wrong = zip(*(posterior.single_log_densities(x, one) for one in at), strict=True)
-    each = prior + np.array([one.sum() for one in singles]) - len(x) * prior - joint
+    each = prior + np.array([one.sum() for one in singles]) - len(x) * prior - joint + _log_ratio(posterior.prior, options, at)
     spread = each.std(ddof=1) / np.sqrt(len(each))
     log, error = float(each.mean()), float(np.hypot(spread, np.max([one.sum() for one in wrong])))
     if constant is not None:
@@ -167,9 +201,15 @@ def _with_learned(found: Evidence, posterior: Any, x: np.ndarray, u: np.ndarray)
     members = (
         posterior.evidence_by_member(x, some) if hasattr(posterior, "evidence_by_member") else of_scores(posterior, x, some)
     )
-    inputs, of_x = getattr(posterior, "inputs", 0), isinstance(posterior, HasLikelihood)
-    numbers = line_numbers(posterior.prior.dim, x.shape[1], inputs, of_x)
     by_members = 0.0 if members is None else members.error()
-    by_number = 0.0 if reach is None else float(np.sqrt(len(x) * numbers / reach.cases))
+    by_number = 0.0 if reach is None else _by_number(posterior, x, some, reach.cases)
     learned = float(np.hypot(by_members, by_number))
     return replace(found, error=float(np.hypot(found.computed, learned)), learned=learned)
+
+
+def _by_number(posterior: Any, x: np.ndarray, u: np.ndarray, cases: int) -> float:
+    """What so many simulations leave of the error of a straight line."""
+    inputs, terms = getattr(posterior, "inputs", 0), getattr(posterior, "terms", None)
+    if isinstance(terms, MeanTerms) and terms.normalised and isinstance(terms.line, Line):
+        return line_error(terms, x, u, cases)
+    return float(np.sqrt(len(x) * line_numbers(posterior.prior.dim, x.shape[1], inputs, terms is not None) / cases))

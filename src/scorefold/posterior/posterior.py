@@ -330,7 +330,7 @@ class Posterior(Densities):
 
     def _checkable(self, x: np.ndarray) -> tuple[Checkable, np.ndarray]:
         """What a check is to look at, and the observations as it sees them."""
-        if getattr(self.method, "missing", False):
+        if self.missing:
             raise ScorefoldError(
                 "expected a posterior for complete observations to check; got one trained with missing=True. Check the whole "
                 "with sf.diagnose instead."
@@ -361,11 +361,16 @@ class Posterior(Densities):
         x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
         x_obs = x_obs if inputs is None else x[:, : -inputs.shape[1]]
         about = (x_obs, options.prior or self.prior, trust, self.outcome_names, noticed, inputs, self.input_names)
-        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about)
+        return Draws(theta, self.prior.names, drawn.info, len(x), drawn.how, seconds, *about, missing=self.missing)
 
     def warn_of(self, trust: Trust) -> None:
         """Warn of draws that are not to be trusted, where a kind of posterior does so; by default it is only printed."""
         return
+
+    @property
+    def missing(self) -> bool:
+        """Whether numbers of an observation may be missing (NaN), as where simulations were made with `missing=True`."""
+        return getattr(self.method, "missing", False)
 
     @property
     def x_names(self) -> tuple[str, ...]:
@@ -488,5 +493,4 @@ class Posterior(Densities):
 
     def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
         """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
-        missing = getattr(self.method, "missing", False)
-        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, missing)
+        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, self.missing)

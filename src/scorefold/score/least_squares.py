@@ -3,6 +3,14 @@
 The ridge is chosen by generalised cross-validation ("Generalized cross-validation as a method for choosing a good ridge
 parameter", Golub, Heath and Wahba, 1979): with y ≈ x β, singular values σ_i of x and the share σ_i²/(σ_i² + λ) of each that a
 penalty λ keeps, it minimises (squares left over) / (degrees of freedom left)². Many or collinear features then do no harm.
+
+The noise's correlations r_ij are known to √(1/N) from N cases, and there are many of them. Where the truth has none, that error
+is most of what a sum of n log densities is off by. They are shrunk together, by as much as lessens their expected squared
+error ("A shrinkage approach to large-scale covariance matrix estimation", Schäfer and Strimmer, 2005),
+
+    r_ij → (1 - λ) r_ij,   λ = min(1, Σ_{i≠j} (1 - r_ij²)² / N / Σ_{i≠j} r_ij²):
+
+λ is near 1 where they are no larger than chance has them, and near 0 where they are.
 """
 
 from typing import NamedTuple
@@ -67,4 +75,28 @@ def noisy_line(x: np.ndarray, u: np.ndarray, floor: float) -> NoisyLine:
     residual = x - design @ fit
     noise = residual.T @ residual / len(x)
     noise += (COLLINEAR * np.trace(noise) / len(noise) + floor) * np.eye(len(noise))
-    return NoisyLine(fit[1:].T, fit[0], noise)
+    return NoisyLine(fit[1:].T, fit[0], shrunk(noise, len(x)))
+
+
+def shrunk(noise: np.ndarray, count: int) -> np.ndarray:
+    """A covariance (x, x) of so many cases, its correlations shrunk by as much as chance could have made them."""
+    by_chance, squares = _correlations(noise, count)
+    keep = 1 - min(1.0, by_chance / squares) if squares > 0 else 1.0
+    return np.where(np.eye(len(noise), dtype=bool), noise, keep * noise)
+
+
+def share_left(noise: np.ndarray, count: int) -> float:
+    """1 - λ of a covariance that `shrunk` made: so much of its correlations' squared error is left.
+
+    They are (1 - λ) r now, so that the sum of their squares is (1 - λ)²/λ times what chance makes of it.
+    """
+    by_chance, squares = _correlations(noise, count)
+    times = squares / by_chance if by_chance > 0 else 0.0
+    return float((np.sqrt(times * (4 + times)) - times) / 2)
+
+
+def _correlations(noise: np.ndarray, count: int) -> tuple[float, float]:
+    """The sum of their squared errors by chance, and that of their squares."""
+    sd = np.sqrt(np.diag(noise))
+    square = np.square((noise / np.outer(sd, sd))[~np.eye(len(noise), dtype=bool)])
+    return float(np.square(1 - square).sum() / count), float(square.sum())

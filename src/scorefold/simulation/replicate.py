@@ -10,11 +10,13 @@ from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldWarning
 from scorefold.simulation.calls import repeat
 from scorefold.simulation.failures import Guard
+from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import joined
 from scorefold.simulation.outcome import OK
 from scorefold.simulation.run import count_done, run
 from scorefold.simulation.sources.choose import check, source_of
 from scorefold.simulation.store.memory import Memory
+from scorefold.simulation.with_holes import with_nan
 from scorefold.simulation.workers import Workers, as_workers
 
 
@@ -26,11 +28,13 @@ def replicate(
     workers: int | Workers | None = None,
     progress: bool = False,
     inputs: np.ndarray | None = None,
+    missing: bool = False,
 ) -> np.ndarray:
-    """x (rows, n, *shape): n observations for each row of θ (rows, dim), NaN where a simulation failed.
+    """x (rows, n, *shape): n observations for each row of θ (rows, dim), all of one NaN where its simulation failed.
 
     With known `inputs`, (n, inputs) the same for all rows or (rows, n, inputs), the simulator gets those of each observation,
-    and they are the observation's last numbers.
+    and they are the observation's last numbers. With `missing`, NaN of the simulator's are numbers that were not observed, and
+    stay; otherwise they are failures.
 
     Observation j of row i is simulation i n + j of the seed. `workers` is that of `sf.simulate`: who runs the simulator, and
     the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning. After Ctrl-C an
@@ -41,6 +45,7 @@ def replicate(
     check(simulator, workers, inputs is not None)
     calls = repeat(np.asarray(theta, np.float64), n, seed, inputs)
     simulator = simulator if inputs is None else joined(simulator, calls.theta.shape[1])
+    simulator = holed(simulator, 0 if inputs is None else inputs.shape[-1]) if missing else simulator
     place, guard = Memory(calls), Guard(workers.max_failures, calls.describe)
     with source_of(simulator, calls.seed, workers, stored=False) as source:
         try:
@@ -81,7 +86,7 @@ def _interrupted(place: Memory, n: int) -> Interrupted:
 
 
 def _data_sets(place: Memory, rows: int, n: int) -> np.ndarray:
-    """The first so many, NaN where a simulation failed."""
-    x = place.x[: rows * n].astype(np.float64)
+    """The first so many, NaN where a number is missing or a simulation failed."""
+    x = with_nan(place.x[: rows * n]).astype(np.float64)
     x[place.statuses()[: rows * n] != OK] = np.nan
     return x.reshape(rows, n, *x.shape[1:])

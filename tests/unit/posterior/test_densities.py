@@ -11,6 +11,7 @@ import pytest
 from exact_posteriors import VARIANCES, Exact, Health, summed
 from linear_posterior import NOISE, exact, linear_posterior, spoiled
 from scipy import stats
+from scipy.special import logsumexp
 from untrained import CASES, random_posterior, untrained
 
 import scorefold as sf
@@ -160,6 +161,41 @@ def test_evidence_of_composed_scores(composed, x):
     assert abs(found.log - (total - single)) < 0.3
     alone = sf.evidence(composed, x[:1])
     assert (alone.log, alone.error) == (0.0, 0.0)
+
+
+def under(other, x, variances):
+    """log p(x_1 … x_n) with θ_k ~ `other`[k], by quadrature."""
+    grid = np.linspace(-6, 6, 20_001)
+    each = [
+        law.logpdf(grid) + stats.norm(grid[:, None], np.sqrt(v)).logpdf(x[:, k]).sum(axis=1)
+        for k, (law, v) in enumerate(zip(other, variances, strict=True))
+    ]
+    return sum(logsumexp(one) + np.log(grid[1] - grid[0]) for one in each)
+
+
+OTHERS = [
+    (stats.norm(0.4, 0.3), stats.norm(-0.5, 0.7)),
+    (stats.uniform(-1, 1.4), stats.norm(-0.5, 0.7)),  # ends inside the support
+]
+
+
+@pytest.mark.full
+@pytest.mark.false_failure(1e-6)
+@pytest.mark.parametrize("other", OTHERS, ids=["normal", "with an edge"])
+def test_evidence_of_a_likelihood_under_another_prior(x, other):
+    posterior = summed(Likelihood(), sampler="smc")
+    found = sf.evidence(posterior, x, prior=sf.Prior(dict(zip(posterior.prior.names, other, strict=True))))
+    assert found.kind == ABSOLUTE
+    assert abs(found.log - under(other, x, VARIANCES)) < 0.3
+
+
+@pytest.mark.full
+@pytest.mark.false_failure(1e-6)
+def test_evidence_of_composed_scores_under_another_prior(composed, x):
+    """Σ_j log p(x_j), which is taken away, stays that under the first one."""
+    _, single = normal_evidence(x[:1], NOISE**2)
+    found = sf.evidence(composed, x[:1], prior=sf.Prior(dict(zip(composed.prior.names, OTHERS[0], strict=True))))
+    assert abs(found.log - (under(OTHERS[0], x[:1], NOISE**2) - single)) < 0.3
 
 
 def test_log_likelihood_of_every_observation(x):

@@ -106,14 +106,21 @@ def evidence(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    prior: Annotated[Path | None, typer.Option(help="A TOML file with another [prior] to have the evidence under.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+    ] = None,
 ) -> None:
     """Tell how probable the observations are under the model: log p(x_1 … x_n) by nle, and what of it others can know."""
+    from scorefold.app import config
     from scorefold.methods.load import load
     from scorefold.posterior.evidence import evidence as find
 
     x_obs = read_observations(observations, "OBSERVATIONS")
+    known_inputs = read_observations(inputs, "--inputs") if inputs else None
+    other = None if prior is None else known("--prior", lambda: config.read_prior_alone(prior))
     with at_work():
-        typer.echo(find(load(model), x_obs, seed=seed))
+        typer.echo(find(load(model), x_obs, prior=other, inputs=known_inputs, seed=seed))
 
 
 def _value(text: str) -> tuple[str, float]:
