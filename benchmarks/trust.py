@@ -62,7 +62,7 @@ class Cell(NamedTuple):
 def cells(chosen: argparse.Namespace, task: str) -> list[Cell]:
     """All of a task."""
     data = [*range(chosen.datasets), *([FAST] if task == "sir" else [])]
-    return [Cell(task, training, n, i) for training in range(chosen.trainings) for n in chosen.ns for i in data]
+    return [Cell(task, training, n, i) for n in chosen.ns for i in data for training in range(chosen.trainings)]
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
