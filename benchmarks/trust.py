@@ -11,7 +11,8 @@ strangeness of the observations, and what `posterior.check` finds if --check sim
 The map, error = scale × disagreement, is learnt on some tasks and checked on the others, and the other way round; then it is
 learnt on all tasks, as `scorefold.posterior.trust.CALIBRATION` wants it. A cell's error and disagreement are those of its worst
 parameter. Both scales begin at the median of error over disagreement, and grow together until, on the tasks learnt from, 95 %
-of the cells called good are within 0.5 sd and 1.25 in width, and 95 % of those more than 1 sd off are not called good.
+of the cells called good are within 0.5 sd and 1.25 in width, and 95 % of those more than 1 sd off are not called good. What is
+measured has the noise of 1,000 draws and 1,000 reference draws in it; rank correlations and the figure add it to what is predicted.
 """
 
 import argparse
@@ -173,6 +174,8 @@ class Table(NamedTuple):
     width_t1: np.ndarray
     lowered: np.ndarray
     """By how much other reasons lower the verdict."""
+    noise: np.ndarray
+    """The largest of so many parameters' errors that drawing so many times alone would show, in sd of one."""
 
     def of(self, rows: np.ndarray) -> "Table":
         """Some of the rows."""
@@ -186,6 +189,7 @@ def table(records: list[dict[str, Any]]) -> Table:
             one["task"], one["n"], np.abs(one["shift"]).max(), np.abs(one["log_width"]).max(),
             np.hypot(max(one["t1"]), one["floor"]), max(one["width_t1"]),
             2 if not one["settled"] or one.get("p", 1) < 1e-4 else int(one.get("p", 1) < 1e-2 or one.get("far", 0) > 0.01),
+            stats.norm.ppf(1 - 0.5 / (len(one["t1"]) + 1)),
         )
         for one in records
         if "t1" in one
@@ -221,6 +225,13 @@ def predicted(found: Table, by: Map) -> tuple[np.ndarray, np.ndarray]:
     return by.shift[0] * found.t1, by.width[0] * found.width_t1
 
 
+def as_measured(found: Table, by: Map) -> tuple[np.ndarray, np.ndarray]:
+    """The same with what the draws and the reference, which are finite, add to what is measured."""
+    each = np.sqrt(2 / REFERENCE_DRAWS)
+    shift, width = predicted(found, by)
+    return np.hypot(shift, each * found.noise), np.hypot(width, each / np.sqrt(2) * found.noise)
+
+
 def promises(found: Table, by: Map) -> tuple[float, float, float]:
     """Of cells called good, how many are; of cells far off, how many are not called good; and how many are called good."""
     shift, width = predicted(found, by)
@@ -245,7 +256,7 @@ def summary(folder: Path) -> Iterator[str]:
     for own in halves if len(names) > 1 else []:
         by = learn(found.of(own))
         rest = found.of(~own)
-        for whole, part in zip(everywhere, predicted(rest, by), strict=True):
+        for whole, part in zip(everywhere, as_measured(rest, by), strict=True):
             whole[~own] = part
         right, caught, called = promises(rest, by)
         yield (
@@ -262,7 +273,7 @@ def summary(folder: Path) -> Iterator[str]:
 
 def spearman(found: Table, by: Map) -> str:
     """Of predicted and true errors."""
-    shift, width = predicted(found, by)
+    shift, width = as_measured(found, by)
     pairs = ((shift, found.shift), (width, found.width))
     return " and ".join(f"{stats.spearmanr(*pair).statistic:.2f}" for pair in pairs) + " (shift and width)"
 
