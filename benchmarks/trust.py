@@ -12,7 +12,8 @@ The map, error = scale × disagreement, is learnt on some tasks and checked on t
 learnt on all tasks, as `scorefold.posterior.trust.CALIBRATION` wants it. A cell's error and disagreement are those of its worst
 parameter. Both scales begin at the median of error over disagreement, and grow together until, on the tasks learnt from, 95 %
 of the cells called good are within 0.5 sd and 1.25 in width, and 95 % of those more than 1 sd off are not called good. What is
-measured has the noise of 1,000 draws and 1,000 reference draws in it; rank correlations and the figure add it to what is predicted.
+measured has the noise of 1,000 draws and 1,000 reference draws in it; rank correlations and the figure add it to what is
+predicted.
 """
 
 import argparse
