@@ -11,6 +11,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.methods.smc_abc import SmcInfo
 from scorefold.posterior.amortised import FlowInfo
 from scorefold.posterior.trust import Trust
+from scorefold.sample.tempered import TemperedInfo
 from scorefold.sample.variational import VariationalInfo
 
 THETA = np.random.default_rng(0).normal([1.0, -2.0], [0.1, 3.0], size=(500, 2))
@@ -119,6 +120,7 @@ def test_a_prior_and_its_simulations_print_on_a_screen(prior):
     [
         sf.samplers.Info(*[np.linspace(0, 1, 400)] * 5, np.array(False), np.array(True)),
         VariationalInfo(0.1, np.arange(5_000.0), True, False),
+        TemperedInfo(*[np.linspace(0, 1, 300)] * 3, 5.0, 0.1, -20.0, 0.1, 1.0, 0.1, 2, True, False),
         SmcInfo(np.arange(300.0), np.arange(300.0), 10, 5.0, True, False),
         untrained("f-npse").history,
     ],
