@@ -66,7 +66,7 @@ class Pace:
         """As it stands in a log; work that has ended has no time left."""
         spent, shown = _clock(time.monotonic() - self.began), f", {text}" if text else ""
         if self.total == 1:
-            return f"{self.title}: {'done' if self.done else 'begun'}, {spent}{shown}"
+            return f"{self.title}: done, {spent}{shown}"
         known = self.later and self.done < self.total and not ended
         left = f", {'at most ' if self.may_end_early else ''}{_clock(self.left)} left" if known else ""
         of = f"of at most {self.total:,}" if self.may_end_early else f"of {self.total:,} ({self.done / max(self.total, 1):.0%})"
@@ -122,6 +122,8 @@ def _drawn(pace: Pace) -> Iterator[Report]:
 @contextmanager
 def _logged(pace: Pace) -> Iterator[Report]:
     latest, said, ended = "", pace.began, False
+    if pace.total == 1:
+        print(f"{pace.title}: begun", file=sys.stderr, flush=True)
 
     def say(text: str) -> None:
         nonlocal said

@@ -73,7 +73,7 @@ def test_a_step_of_unknown_length_and_a_line_of_words(capsys, clock):
         clock[0] += 7.0
     progress.say("learning [a] likelihood", show=True)
     progress.say("nothing", show=False)
-    assert capsys.readouterr().err.splitlines() == ["correcting: done, 0:07", "learning [a] likelihood"]
+    assert capsys.readouterr().err.splitlines() == ["correcting: begun", "correcting: done, 0:07", "learning [a] likelihood"]
 
 
 def test_silence(capsys):
@@ -87,7 +87,7 @@ def test_silence(capsys):
 def test_an_error_is_not_followed_by_a_line(capsys):
     with pytest.raises(ZeroDivisionError), progress.step("drawing", show=True):
         _ = 1 / 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "drawing: begun\n"
 
 
 def test_failures_are_counted_as_they_happen(capsys, monkeypatch):

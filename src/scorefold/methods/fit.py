@@ -69,6 +69,11 @@ def fit(
         >>> posterior.sample([[0.5, 0.7]], draws=100).n
         1
     """
+    if not isinstance(sims, Simulations):
+        raise ScorefoldError(
+            f"expected the Simulations that sf.simulate returns; got {type(sims).__name__}. Make them of parameters and "
+            "observations that you have by sf.Simulations(prior, theta, x)."
+        )
     return fit_many([sims], method, [settings.seed(seed)], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
 
 
