@@ -61,9 +61,7 @@ def _inputs_last(x_obs: Any, input_names: tuple[str, ...]) -> Any:
     return columns.Columns(tuple(names[i] for i in order), tuple(cells[i] for i in order))
 
 
-def _refuse_missing_inputs(
-    x_obs: Any, shape: tuple[int, ...], outcomes: tuple[str, ...], input_names: tuple[str, ...]
-) -> None:
+def _refuse_missing_inputs(x_obs: Any, shape: tuple[int, ...], outcomes: tuple[str, ...], input_names: tuple[str, ...]) -> None:
     """Where outcomes came alone; a table that has other columns is refused by their names."""
     if columns.is_table(x_obs):
         there = set(columns.columns_of(x_obs).names)
