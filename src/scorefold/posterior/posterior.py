@@ -104,6 +104,8 @@ class Posterior(Densities):
             ("parameters", listed(self.prior.names)),
             ("one observation", shape),
         ]
+        if self.made is not None and self.made.seen is not None and (kinds := self.made.seen.recognised()):
+            found.append(("recognised", listed(kinds)))
         if hasattr(self, "largest_set"):
             found.append(("sets", f"of up to {self.largest_set:,}"))
         if (history := getattr(self, "history", None)) is not None:

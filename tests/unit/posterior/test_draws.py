@@ -99,6 +99,16 @@ def test_a_posterior_prints_on_a_screen_and_says_what_matters(case):
     assert "400 simulator calls" in posterior._repr_html_()
 
 
+def test_a_posterior_says_which_outcomes_are_choices_and_counts():
+    theta, rng = MARGINALS.sample(200, seed=0), np.random.default_rng(0)
+    x = np.stack([rng.normal(size=200), rng.integers(2, size=200), rng.poisson(3, 200)], axis=1)
+    size = rng.integers(1, 7, size=200)
+    named = {"x_names": ("rt", "choice", "cases"), "inputs": size[:, None], "input_names": ["size"]}
+    posterior = sf.fit(sf.Simulations(MARGINALS, theta, x, **named), "abc")
+    assert "recognised      choice as binary, cases as count\n" in repr(posterior)
+    assert "recognised" not in repr(sf.fit(sf.Simulations(MARGINALS, theta, x[:, :1]), "abc"))
+
+
 MANY = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(5_000, 300)))
 
 
