@@ -21,7 +21,7 @@ class Report(NamedTuple):
     """How far the work is: call it after each unit with a short text, and `end` it with a reason where it ended early."""
 
     update: Callable[[int, str], None]
-    """(units done since the last call, text)"""
+    """(units done since the last call, text); with none done, the text is shown at once"""
     end: Callable[[str], None]
     """The work is done, though not all units are: this is why."""
 
@@ -135,7 +135,7 @@ def _logged(pace: Pace) -> Iterator[Report]:
         latest = text
         unknown = not pace.later
         pace.add(more)
-        due = time.monotonic() - said >= SECONDS_A_LINE or (unknown and pace.left > LONG)
+        due = not more or time.monotonic() - said >= SECONDS_A_LINE or (unknown and pace.left > LONG)
         if due and pace.done < pace.total:  # the last line comes at the end
             say(text)
 

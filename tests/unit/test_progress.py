@@ -54,6 +54,7 @@ def test_work_that_ends_early_says_why_and_once(capsys, clock):
 def test_compilation_does_not_count_for_the_time_left(capsys, clock):
     """The first round takes a minute and the others a second: nothing is told after the first, and the truth later."""
     with progress.bar("training", 200, show=True, may_end_early=True) as report:
+        report.update(0, "compiling")
         clock[0] += 60.0
         report("loss 2.0")
         for _ in range(6):
@@ -61,6 +62,7 @@ def test_compilation_does_not_count_for_the_time_left(capsys, clock):
             report("loss 1.0")
         report.end("ended")
     assert capsys.readouterr().err.splitlines() == [
+        "training: 0 of at most 200, 0:00, compiling",
         "training: 1 of at most 200, 1:00, loss 2.0",
         "training: 2 of at most 200, 1:01, at most 3:18 left, loss 1.0",
         "training: 7 of at most 200, 1:06, at most 3:13 left, loss 1.0",

@@ -205,6 +205,8 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
                 return found
         state = found or _start(program)
         report = stack.enter_context(bar("training", rounds, progress, state.round, may_end_early=True))
+        if not state.done:
+            report.update(0, "compiling the first round")
         while not state.done:
             state = _one_round(program, state)
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
