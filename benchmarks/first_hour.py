@@ -1,7 +1,8 @@
 """The first hour of a new user, twice, against exact answers: what comes out, how long it takes, and what is printed.
 
-    python benchmarks/first_hour.py                                                  # both trials
+    python benchmarks/first_hour.py                                                  # both trials, as sf.fit does by default
     python benchmarks/first_hour.py --trial drift_diffusion --out first_hour.json    # one, and a file with all that was found
+    python benchmarks/first_hour.py --methods auto f-npse --refine 5000              # another method too, and refine each
     python benchmarks/first_hour.py --quick                                          # minutes, not right: does it run?
 
 *Drift diffusion*: 100 trials of a drift-diffusion model with four parameters; the exact posterior comes from the first-passage
@@ -17,17 +18,21 @@ j are infected with probability
 1982). With θ = (1 - B, 1 - Q) in two dimensions the exact posterior is drawn from a grid.
 
 Everything is done as the README does it: plain NumPy simulators, default settings. *Shift* is the distance of means in exact
-posterior sd, *width* the ratio of sds, parameter by parameter. Seconds include compilation. A step that fails is told and left
-out, and the file is written after every step, so that what was found is there whenever the script ends. Neither ArviZ nor a
-store is needed.
+posterior sd, *width* the ratio of sds, parameter by parameter. Seconds include compilation; those of the processor count all
+cores, and hardly depend on what else the machine does. A step that fails is told and left out, and the file is written after
+every step, so that what was found is there whenever the script ends. Neither ArviZ nor a store is needed.
 """
 
 import argparse
+import contextlib
+import io
 import json
+import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from math import comb
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +42,8 @@ import numpy as np
 import scipy.stats
 
 import scorefold as sf
-from scorefold import tasks
+from scorefold import methods, tasks
+from scorefold.methods.choice import choose
 from scorefold.tasks import drift_diffusion
 
 TRIALS, HOUSEHOLDS, LARGEST = 100, 200, 6
@@ -57,13 +63,14 @@ class Length(NamedTuple):
     """Simulator calls of refinement; 0 leaves it out."""
     rounds: int
     check: int
+    """Simulator calls of the check; 0 leaves it out."""
     draws: int
     training: sf.Training | None
     """None: the method's own."""
 
 
-WHOLE = Length(10_000, 5_000, 6, 3_000, 2_000, None)
-QUICK = Length(500, 400, 2, 200, 300, sf.Training(members=2, steps=300))
+WHOLE = Length(10_000, 0, 6, 3_000, 1_000, None)
+QUICK = Length(500, 0, 2, 200, 300, sf.Training(members=2, steps=300))
 
 
 class Trial(NamedTuple):
@@ -140,6 +147,15 @@ def household_reference(x_obs: np.ndarray, sizes: np.ndarray, seed: int) -> np.n
     return np.stack([p.ravel()[cell], q.ravel()[cell]], axis=1) + rng.uniform(-0.5, 0.5, (REFERENCE, 2)) * step
 
 
+class Screen(io.StringIO):
+    """Standard error, which is shown as it comes, and kept."""
+
+    def write(self, text: str) -> int:
+        """Both."""
+        sys.__stderr__.write(text)  # type: ignore[union-attr]
+        return super().write(text)
+
+
 class Notes:
     """What is printed, timed and measured; kept in a file, if there is one, as soon as it is known."""
 
@@ -155,18 +171,23 @@ class Notes:
 
     def step(self, name: str, job: Callable[[], Any]) -> Any:
         """What a job returns, or None if it fails; its seconds and what it says are told."""
-        began, failed, found = time.perf_counter(), "", None
-        with warnings.catch_warnings(record=True) as said:
+        began, busy, failed, found = time.perf_counter(), time.process_time(), "", None
+        screen = Screen()
+        with warnings.catch_warnings(record=True) as said, contextlib.redirect_stderr(screen):
             warnings.simplefilter("always")
             try:
                 found = job()
             except Exception:
                 failed = traceback.format_exc()
-        seconds = time.perf_counter() - began
+        seconds, busy = time.perf_counter() - began, time.process_time() - busy
         words = list(dict.fromkeys(str(one.message) for one in said if not issubclass(one.category, DeprecationWarning)))
-        self.found["steps"].append({"step": name, "seconds": round(seconds, 1), "said": words, "failed": failed})
+        took = {"seconds": round(seconds, 1), "processor": round(busy, 1)}
+        self.found["steps"].append({"step": name, **took, "said": words, "failed": failed})
+        self.found["printed"] += screen.getvalue().splitlines()
         self.say(
-            f"{name}: {seconds:.1f} s" + "".join(f"\n  said: {one}" for one in words) + (failed and f"\n  FAILED\n{failed}")
+            f"{name}: {seconds:.1f} s, of the processor {busy:.1f} s"
+            + "".join(f"\n  said: {one}" for one in words)
+            + (failed and f"\n  FAILED\n{failed}")
         )
         return found
 
@@ -196,45 +217,52 @@ class Notes:
             self.file.write_text(json.dumps(self.found, indent=1))
 
 
-def run(name: str, trial: Trial, methods: list[str], length: Length, seed: int, notes: Notes) -> None:
-    """One trial: simulate, fit, sample, refine, check."""
+def run(name: str, trial: Trial, wanted: list[str], length: Length, seed: int, notes: Notes) -> None:
+    """One trial: simulate, then with every method fit, sample, check and, if asked for, refine."""
     notes.say(f"\n== {name}: {len(trial.x_obs)} observations, {length.budget:,} simulations ==")
-    sims = notes.step("simulate", lambda: sf.simulate(trial.prior, trial.simulator, length.budget, seed=seed, **trial.names))
+    how = {"seed": seed, "progress": True}
+    sims = notes.step("simulate", lambda: sf.simulate(trial.prior, trial.simulator, length.budget, **how, **trial.names))
     if sims is None:
         return
     notes.say(sims)
     reference = notes.step("exact posterior", trial.reference)
-    for method in methods:
+    for method in wanted:
         notes.say(f"\n-- {name}, {method}")
-        how: Any = method if length.training is None else shortened(method, length.training)
-        posterior = notes.step(f"fit {method}", lambda how=how: sf.fit(sims, how, seed=seed))
+        chosen: Any = method if length.training is None else shortened(method, sims, length.training)
+        posterior = notes.step(f"fit {method}", lambda chosen=chosen: sf.fit(sims, chosen, **how))
         if posterior is None:
             continue
         notes.say(posterior)
         draws = notes.step(f"sample {method}", lambda own=posterior: own.sample(trial.x_obs, length.draws, **trial.given))
         notes.against(f"{name}, {method}", draws, reference)
-        if method == "f-npse" and length.refine:
-            notes.against(f"{name}, refined", look_closer(trial, posterior, sims, length, notes), reference)
+        if length.check:
+            check(trial, posterior, length, notes)
+        if length.refine:
+            notes.against(f"{name}, {method} refined", refined(trial, posterior, sims, length, notes), reference)
 
 
-def look_closer(trial: Trial, posterior: Any, sims: Any, length: Length, notes: Notes) -> sf.Draws | None:
-    """Refine for these observations, and let the posterior be checked with simulations; the refined draws."""
-    draws = None
-    more = {"budget": length.refine, "rounds": length.rounds, "sims": sims, "training": length.training, **trial.given}
-    refined = notes.step("refine", lambda: posterior.refine(trial.x_obs, trial.simulator, **more))
-    if refined is not None:
-        notes.say(refined)
-        draws = notes.step("sample refined", lambda: refined.sample(trial.x_obs, length.draws, **trial.given))
-    checked = notes.step("check", lambda: posterior.check(trial.x_obs, trial.simulator, sims=length.check, **trial.given))
+def check(trial: Trial, posterior: Any, length: Length, notes: Notes) -> None:
+    """What simulations at the draws say of them."""
+    how = {"sims": length.check, "progress": True, **trial.given}
+    checked = notes.step("check", lambda: posterior.check(trial.x_obs, trial.simulator, **how))
     if checked is not None:
         notes.say(checked)
-    return draws
 
 
-def shortened(method: str, training: sf.Training) -> Any:
+def refined(trial: Trial, posterior: Any, sims: Any, length: Length, notes: Notes) -> sf.Draws | None:
+    """Draws after refinement for these observations."""
+    how = {"budget": length.refine, "rounds": length.rounds, "sims": sims, "training": length.training, **trial.given}
+    local = notes.step("refine", lambda: posterior.refine(trial.x_obs, trial.simulator, progress=True, **how))
+    if local is None:
+        return None
+    notes.say(local)
+    return notes.step("sample refined", lambda: local.sample(trial.x_obs, length.draws, **trial.given))
+
+
+def shortened(method: str, sims: Any, training: sf.Training) -> Any:
     """The method by this name, trained for a moment."""
-    kinds = {"f-npse": sf.NPSE, "nle": sf.NLE, "nre": sf.NRE, "npe": sf.NPE}
-    return kinds[method](training=training)
+    own: Any = choose(sims).method if method == "auto" else methods.get(method)
+    return replace(own, training=training)
 
 
 BOTH = {"drift_diffusion": drift, "households": households}
@@ -244,15 +272,17 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trial", nargs="+", choices=BOTH, default=list(BOTH))
-    parser.add_argument("--methods", nargs="+", default=["f-npse", "nle"], help="f-npse, which is also refined, nle, nre, …")
+    parser.add_argument("--methods", nargs="+", default=["auto"], help="Names for sf.fit. Default auto.")
     parser.add_argument("--budget", type=int, help="Simulator calls to train on. Default 10,000.")
-    parser.add_argument("--refine", type=int, help="Simulator calls of refinement; 0 leaves it out. Default 5,000.")
+    parser.add_argument("--refine", type=int, help="Simulator calls of refinement. Default 0: there is none.")
+    parser.add_argument("--check", type=int, help="Simulator calls of the check; 0 leaves it out. Default 3,000.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="Only to see that it runs: 500 simulations, 300 steps.")
     parser.add_argument("--out", type=Path, help="A JSON file for all that is found.")
     chosen = parser.parse_args()
     length = QUICK if chosen.quick else WHOLE
-    length = length._replace(**{key: value for key in ("budget", "refine") if (value := getattr(chosen, key)) is not None})
+    asked = {key: getattr(chosen, key) for key in ("budget", "refine", "check")}
+    length = length._replace(**{key: value for key, value in asked.items() if value is not None})
     notes = Notes(chosen.out, {key: str(value) for key, value in vars(chosen).items()})
     for name in chosen.trial:
         run(name, BOTH[name](chosen.seed), chosen.methods, length, chosen.seed, notes)

@@ -21,7 +21,7 @@ class Report(NamedTuple):
     """How far the work is: call it after each unit with a short text, and `end` it with a reason where it ended early."""
 
     update: Callable[[int, str], None]
-    """(units done since the last call, text)"""
+    """(units done since the last call, text); with none done, the text is shown at once"""
     end: Callable[[str], None]
     """The work is done, though not all units are: this is why."""
 
@@ -34,33 +34,43 @@ SILENT = Report(lambda more, text: None, lambda text: None)
 
 
 class Pace:
-    """Counts units of work and writes how far it is as a line of text."""
+    """Counts units of work and writes how far it is as a line of text.
 
-    def __init__(self, title: str, total: int, done: int = 0):
-        self.title, self.total, self.done, self.made = title, total, done, 0
-        self.began = time.monotonic()
+    The first units take their time to compile, or to start processes, so that what is left is told from those after them.
+    """
+
+    def __init__(self, title: str, total: int, done: int = 0, may_end_early: bool = False):
+        self.title, self.total, self.done, self.may_end_early = title, total, done, may_end_early
+        self.began, self.later = time.monotonic(), 0
+        self.warm: float | None = None
 
     def add(self, more: int) -> None:
         """So many units more."""
-        self.done, self.made = self.done + more, self.made + more
+        self.done += more
+        if self.warm is not None:
+            self.later += more
+        elif more:
+            self.warm = time.monotonic()
 
     @property
     def rate(self) -> float:
-        """Units a second, since the work began here."""
-        return self.made / max(time.monotonic() - self.began, 1e-9)
+        """Units a second after the first ones; 0 while that cannot be told."""
+        return 0.0 if self.warm is None else self.later / max(time.monotonic() - self.warm, 1e-9)
 
     @property
     def left(self) -> float:
         """Seconds, as far as can be told."""
-        return (self.total - self.done) / self.rate if self.made else 0.0
+        return (self.total - self.done) / self.rate if self.later else 0.0
 
     def line(self, text: str, ended: bool = False) -> str:
         """As it stands in a log; work that has ended has no time left."""
-        spent = time.monotonic() - self.began
-        left = f", {_clock(self.left)} left" if self.made and self.done < self.total and not ended else ""
-        share = f"{self.done / max(self.total, 1):.0%}"
-        shown = f", {text}" if text else ""
-        return f"{self.title}: {self.done:,} of {self.total:,} ({share}), {_clock(spent)}{left}{shown}"
+        spent, shown = _clock(time.monotonic() - self.began), f", {text}" if text else ""
+        if self.total == 1:
+            return f"{self.title}: done, {spent}{shown}"
+        known = self.later and self.done < self.total and not ended
+        left = f", {'at most ' if self.may_end_early else ''}{_clock(self.left)} left" if known else ""
+        of = f"of at most {self.total:,}" if self.may_end_early else f"of {self.total:,} ({self.done / max(self.total, 1):.0%})"
+        return f"{self.title}: {self.done:,} {of}, {spent}{left}{shown}"
 
 
 def _clock(seconds: float) -> str:
@@ -70,20 +80,20 @@ def _clock(seconds: float) -> str:
 
 
 @contextmanager
-def bar(title: str, total: int, show: bool, done: int = 0) -> Iterator[Report]:
-    """Show the progress of `total` units of work, `done` of them there already, with the time left."""
+def bar(title: str, total: int, show: bool, done: int = 0, may_end_early: bool = False) -> Iterator[Report]:
+    """Show the progress of `total` units of work, or of so many at most, `done` of them there already, with the time left."""
     if not show:
         yield SILENT
         return
     from rich import get_console
 
-    console = get_console()
-    with _drawn(title, total, done) if console.is_terminal or console.is_jupyter else _logged(title, total, done) as report:
+    pace, console = Pace(title, total, done, may_end_early), get_console()
+    with _drawn(pace) if console.is_terminal or console.is_jupyter else _logged(pace) as report:
         yield report
 
 
 @contextmanager
-def _drawn(title: str, total: int, done: int) -> Iterator[Report]:
+def _drawn(pace: Pace) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -91,17 +101,17 @@ def _drawn(title: str, total: int, done: int) -> Iterator[Report]:
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left", markup=False),
+        TextColumn("at most" if pace.may_end_early else "left", markup=False),
         TimeRemainingColumn(),
         TextColumn("{task.fields[text]}", markup=False),
     )
-    pace = Pace(title, total, done)
     with Progress(*columns, transient=False) as progress:
-        task = progress.add_task(title, total=total, completed=done, text="")
+        task = progress.add_task(pace.title, total=pace.total, completed=pace.done, text="")
 
         def update(more: int, text: str) -> None:
             pace.add(more)
-            progress.update(task, advance=more, text=f"{pace.rate:,.1f}/s  {text}")
+            rate = f"{pace.rate:,.1f}/s  " if pace.later else ""
+            progress.update(task, advance=more, text=f"{rate}{text}")
 
         def end(text: str) -> None:
             progress.update(task, total=max(pace.done, 1), completed=max(pace.done, 1), text=text)
@@ -110,8 +120,10 @@ def _drawn(title: str, total: int, done: int) -> Iterator[Report]:
 
 
 @contextmanager
-def _logged(title: str, total: int, done: int) -> Iterator[Report]:
-    pace, latest, said, ended = Pace(title, total, done), "", time.monotonic(), False
+def _logged(pace: Pace) -> Iterator[Report]:
+    latest, said, ended = "", pace.began, False
+    if pace.total == 1:
+        print(f"{pace.title}: begun", file=sys.stderr, flush=True)
 
     def say(text: str) -> None:
         nonlocal said
@@ -121,9 +133,9 @@ def _logged(title: str, total: int, done: int) -> Iterator[Report]:
     def update(more: int, text: str) -> None:
         nonlocal latest
         latest = text
-        first = not pace.made
+        unknown = not pace.later
         pace.add(more)
-        due = time.monotonic() - said >= SECONDS_A_LINE or (first and pace.left > LONG)
+        due = not more or time.monotonic() - said >= SECONDS_A_LINE or (unknown and pace.left > LONG)
         if due and pace.done < pace.total:  # the last line comes at the end
             say(text)
 
@@ -143,6 +155,19 @@ def step(title: str, show: bool) -> Iterator[None]:
     with bar(title, 1, show) as report:
         yield
         report("")
+
+
+def say(text: str, show: bool) -> None:
+    """A line among the bars, as they are: on a terminal, in a notebook, or on standard error."""
+    if not show:
+        return
+    from rich import get_console
+
+    console = get_console()
+    if console.is_terminal or console.is_jupyter:
+        console.print(text, markup=False, highlight=False)
+    else:
+        print(text, file=sys.stderr, flush=True)
 
 
 def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:

@@ -143,8 +143,8 @@ def numbers(name: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ScorefoldError(f"expected {name} without masked values, which are missing ones; got {np.ma.count_masked(value)}")
     try:
-        array = np.asarray(value)
-        if array.dtype.kind in "biufO" and not (array.dtype.kind == "O" and any(map(_wordy, array.flat))):
+        array = np.asarray(value)  # None alone would be NaN, as it is in a column
+        if value is not None and array.dtype.kind in "biufO" and not (array.dtype.kind == "O" and any(map(_wordy, array.flat))):
             return np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass

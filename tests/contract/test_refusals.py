@@ -50,7 +50,7 @@ OBSERVATIONS = {
     "too wide": (np.zeros((3, 11)), r"got \(3, 11\)"),
     "one observation": (X[0], r"got \(2,\).*For one observation write x_obs\[None\]"),
     "a number": (3.0, r"got \(\)"),
-    "nothing": (None, r"got \(\)"),
+    "nothing": (None, "numbers of shape .* got NoneType"),
     "NaN": (NAN, r"1 of 3 hold NaN or infinity .*x_obs\[1\]"),
     "infinity": (INF, r"1 of 3 hold NaN or infinity .*x_obs\[2\]"),
     "beyond single precision": (np.full((3, 2), 1e39), "single precision"),
@@ -144,7 +144,7 @@ def test_fits():
     refused(lambda: sf.fit(None), "got NoneType")
     refused(lambda: sf.fit(tuple(sims)), "got tuple")
     refused(lambda: sf.fit(sims, "fnpse"), "unknown method 'fnpse'. Did you mean 'f-npse'")
-    refused(lambda: sf.fit(sims, sf.NPSE), "unknown method .*NPSE")
+    refused(lambda: sf.fit(sims, sf.NPSE), "got the class NPSE. Write sf.NPSE")
     refused(lambda: sf.fit(sims, seed=-1), "seed to be a whole number ≥ 0; got -1")
     refused(lambda: sf.fit(sims, seed=1.0), "got 1.0")
     refused(lambda: sf.fit(sims, "npse"), "expected simulations in sets.*set_size=n_max")

@@ -59,6 +59,19 @@ def test_whatever_can_be_called_with_two_is_a_simulator(right):
     check(right, sf.Workers())
 
 
+@pytest.mark.parametrize(
+    ("returned", "advice"),
+    [
+        (None, "The simulator returned nothing: end it with `return x`"),
+        ({"rt": 0.5, "choice": 1}, "Return the numbers in one array, always in the same order; x_names="),
+    ],
+    ids=["nothing", "dict"],
+)
+def test_a_simulator_that_returns_no_array(returned, advice):
+    with pytest.raises(SimulatorError, match=advice):
+        sf.simulate(PRIOR, lambda theta, rng: returned, 200)
+
+
 # Priors and settings
 
 
@@ -145,6 +158,25 @@ def test_pf_npse_on_sets_of_one_is_said_to_be_f_npse(monkeypatch):
         warnings.simplefilter("error")
         sf.fit_many([sims], sf.NPSE(), [0])
         sf.fit_many([sf.simulate(PRIOR, simulator, 300, set_size=3)], "pf-npse", [0])
+
+
+def test_simulations_of_ones_own_and_a_method_without_brackets(unchecked):
+    sims = sf.simulate(PRIOR, simulator, 100)
+    with pytest.raises(ScorefoldError, match=r"got tuple. Make them of .* by sf.Simulations\(prior, theta, x\)"):
+        sf.fit((sims.theta, sims.x))
+    with pytest.raises(ScorefoldError, match=r"got the class NLE. Write sf.NLE\(\)"):
+        sf.fit(sims, sf.NLE)
+
+
+def test_sample_tells_that_it_draws(capsys):
+    posterior = sf.fit(sf.simulate(PRIOR, simulator, 200), "abc")
+    x = np.zeros((1, 2))
+    posterior.sample(x, 50)
+    assert capsys.readouterr().err == ""
+    posterior.sample(x, 50, progress=True)
+    assert capsys.readouterr().err == "drawing: begun\ndrawing: done, 0:00\n"
+    posterior.sample([x, x], 50, progress=True)
+    assert capsys.readouterr().err == "drawing: 2 of 2 (100%), 0:00\n"
 
 
 def test_one_default_method():

@@ -38,16 +38,44 @@ def test_the_last_line_comes_once(capsys, clock):
             clock[0] += 6.0
             report("0 diverged")
     assert capsys.readouterr().err.splitlines() == [
-        "drawing: 1 of 2 (50%), 0:06, 0:06 left, 0 diverged",
+        "drawing: 1 of 2 (50%), 0:06, 0 diverged",
         "drawing: 2 of 2 (100%), 0:12, 0 diverged",
     ]
 
 
 def test_work_that_ends_early_says_why_and_once(capsys, clock):
-    with progress.bar("training", 320, show=True) as report:
+    with progress.bar("training", 320, show=True, may_end_early=True) as report:
         report("loss 1.0")
-        report.end("ended after 1 of at most 320 rounds")
-    assert capsys.readouterr().err.splitlines() == ["training: 1 of 320 (0%), 0:00, ended after 1 of at most 320 rounds"]
+        report.end("ended, as unseen cases were no longer fitted better")
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["training: 1 of at most 320, 0:00, ended, as unseen cases were no longer fitted better"]
+
+
+def test_compilation_does_not_count_for_the_time_left(capsys, clock):
+    """The first round takes a minute and the others a second: nothing is told after the first, and the truth later."""
+    with progress.bar("training", 200, show=True, may_end_early=True) as report:
+        report.update(0, "compiling")
+        clock[0] += 60.0
+        report("loss 2.0")
+        for _ in range(6):
+            clock[0] += 1.0
+            report("loss 1.0")
+        report.end("ended")
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 0 of at most 200, 0:00, compiling",
+        "training: 1 of at most 200, 1:00, loss 2.0",
+        "training: 2 of at most 200, 1:01, at most 3:18 left, loss 1.0",
+        "training: 7 of at most 200, 1:06, at most 3:13 left, loss 1.0",
+        "training: 7 of at most 200, 1:06, ended",
+    ]
+
+
+def test_a_step_of_unknown_length_and_a_line_of_words(capsys, clock):
+    with progress.step("correcting", show=True):
+        clock[0] += 7.0
+    progress.say("learning [a] likelihood", show=True)
+    progress.say("nothing", show=False)
+    assert capsys.readouterr().err.splitlines() == ["correcting: begun", "correcting: done, 0:07", "learning [a] likelihood"]
 
 
 def test_silence(capsys):
@@ -61,7 +89,7 @@ def test_silence(capsys):
 def test_an_error_is_not_followed_by_a_line(capsys):
     with pytest.raises(ZeroDivisionError), progress.step("drawing", show=True):
         _ = 1 / 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "drawing: begun\n"
 
 
 def test_failures_are_counted_as_they_happen(capsys, monkeypatch):
@@ -105,7 +133,10 @@ def test_what_will_take_long_is_said_at_once(capsys, monkeypatch):
     with progress.bar("drawing", 100, show=True) as report:
         now[0] = 1.0
         report("")
-        assert "1 of 100 (1%), 0:01, 1:39 left" in capsys.readouterr().err
+        assert capsys.readouterr().err == "", "the first may have been compiled"
         now[0] = 2.0
+        report("")
+        assert "2 of 100 (2%), 0:02, 1:38 left" in capsys.readouterr().err
+        now[0] = 3.0
         report("")
         assert capsys.readouterr().err == "", "then every few seconds"

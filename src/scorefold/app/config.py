@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorefold.errors import ScorefoldError, closest
+from scorefold.settings import whole
 
 if TYPE_CHECKING:
     from scorefold.prior import Prior
@@ -138,6 +139,7 @@ def read(path: str | Path) -> Config:
         raise ScorefoldError(f'[simulator] in {path}: expected function = "module:function"; got {function!r}')
     settings = content["simulate"]
     _keys(settings, tuple(SIMULATE), f"[simulate] in {path}", "key")
+    settings = {key: whole(value) if SIMULATE[key] == (int,) else value for key, value in settings.items()}
     for key, value in settings.items():
         if not isinstance(value, SIMULATE[key]) or isinstance(value, bool):
             kind = {int: "a whole number", str: "text in quotes", list: "a list of names"}.get(SIMULATE[key][-1], "a number")

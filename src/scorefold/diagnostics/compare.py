@@ -86,8 +86,8 @@ def compare(
         progress: whether to show a progress bar.
 
     Returns:
-        A `Comparison`: print its `verdict`, or its `table()` with rich. Posteriors that refuse n observations, or diverge in
-        most data sets, are in `refused` with the reason.
+        A `Comparison`: print it. Posteriors that refuse n observations, or diverge in most data sets, are in `refused` with the
+        reason.
 
     Raises:
         ScorefoldError: where an argument is not as expected, priors or observations differ, too few data sets are left after

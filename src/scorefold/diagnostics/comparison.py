@@ -68,9 +68,9 @@ class Tie(NamedTuple):
 class Comparison:
     """Everything that `sf.compare` found out about several posteriors.
 
-    `print(found.verdict)` says which one to take and why; `found.take` is its name, and `found.tied` are the names of those
-    that the data sets cannot tell from the best one. `found.table()` is for the terminal, `found.summary()` for a file, and
-    `found.write(folder)` leaves a page and the numbers.
+    `print(found)` says which one to take and why, with a table; `found.take` is its name, and `found.tied` are the names of
+    those that the data sets cannot tell from the best one. `found.table()` is the same for rich's console, `found.summary()`
+    for a file, and `found.write(folder)` leaves a page and the numbers.
     """
 
     names: tuple[str, ...]
@@ -130,6 +130,16 @@ class Comparison:
             out, results_folder.COMPARISON, {**self.summary(), "about": dict(about or {})}, {}, comparison_page
         )
         return out
+
+    def __str__(self) -> str:
+        from scorefold.report.rendered import as_text
+
+        return as_text(self.table())
+
+    def _repr_html_(self) -> str:
+        from scorefold.report.rendered import as_html
+
+        return as_html(self.table())
 
     def __repr__(self) -> str:
         return f"Comparison({len(self.names)} posteriors given {observations(self.n)}: {self.verdict.split('. ')[0]:.160})"

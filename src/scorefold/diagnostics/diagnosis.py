@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class Diagnosis:
     """Everything that `sf.diagnose` found out about a posterior.
 
-    `print(found.verdicts)` says in words what is wrong, if anything is; `found.good` is True if nothing was found.
-    `found.table()` is for the terminal, `found.figures()` for a notebook, and `found.write(folder)` leaves a page, its figures
-    and the numbers. The single diagnostics are fields: `sbc`, `coverage`, `highest_density`, `tarp`, `contraction` and, with
-    `x_obs`, `observed`.
+    `print(found)` says in words and in a table what is wrong, if anything is, and what to do next; `found.good` is True if
+    nothing was found. `found.table()` is the same for rich's console, `found.figures()` has the figures by name, and
+    `found.write(folder)` leaves a page with them and the numbers. The single diagnostics are fields: `sbc`, `coverage`,
+    `highest_density`, `tarp`, `contraction` and, with `x_obs`, `observed`.
     """
 
     names: tuple[str, ...]
@@ -117,6 +117,16 @@ class Diagnosis:
         if self.observed:
             found["observed"] = self.observed.summary()
         return found
+
+    def __str__(self) -> str:
+        from scorefold.report.rendered import as_text
+
+        return as_text(self.table())
+
+    def _repr_html_(self) -> str:
+        from scorefold.report.rendered import as_html
+
+        return as_html(self.table())
 
     def __repr__(self) -> str:
         return f"Diagnosis({len(self.truth)} data sets of {self.n} observations; {self.verdicts.overall.words})"

@@ -30,6 +30,10 @@ def get(method: str | Method) -> Method:
     """A method by its name, or the configured one that was given."""
     if isinstance(method, Method):
         return method
+    if isinstance(method, type) and issubclass(method, Method):
+        raise ScorefoldError(
+            f"expected a method; got the class {method.__name__}. Write sf.{method.__name__}(), with brackets."
+        )
     if not isinstance(method, str) or method not in METHODS:
         raise ScorefoldError(
             f"unknown method {method!r:.60}. {closest(str(method)[:60], list(METHODS))} A configured method object such as "

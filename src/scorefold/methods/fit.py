@@ -18,7 +18,7 @@ from scorefold.methods.load import check_can_be_saved, say_if_it_cannot_be_saved
 from scorefold.methods.method import Method
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
-from scorefold.progress import step
+from scorefold.progress import say
 from scorefold.simulation import screening as health
 from scorefold.simulation.holes import filled
 from scorefold.simulation.likeness import look
@@ -69,6 +69,11 @@ def fit(
         >>> posterior.sample([[0.5, 0.7]], draws=100).n
         1
     """
+    if not isinstance(sims, Simulations):
+        raise ScorefoldError(
+            f"expected the Simulations that sf.simulate returns; got {type(sims).__name__}. Make them of parameters and "
+            "observations that you have by sf.Simulations(prior, theta, x)."
+        )
     return fit_many([sims], method, [settings.seed(seed)], progress, checkpoint, checkpoint_seconds, best_so_far)[0]
 
 
@@ -111,8 +116,7 @@ def fit_many(
         health.check(one)
     if isinstance(chosen, Auto) and sims:
         chosen, why = choose(sims[0])
-        with step(f"learning {why}", progress):
-            pass
+        say(f"learning {why}", progress)
     check_can_be_saved(chosen)
     if method == "pf-npse" and all(one.set_size == 1 for one in sims):
         warnings.warn(

@@ -34,6 +34,6 @@ class Method(ABC):
     ) -> Sequence[Posterior]:
         """What `Posterior.refine` does, for each data set; refused by methods that cannot."""
         raise ScorefoldError(
-            f"expected a posterior of composed scores to refine; got one of {type(self).__name__}. Fit with method='f-npse' or "
-            "'pf-npse', and refine that."
+            f"expected a posterior of a likelihood or of composed scores to refine; got one of {type(self).__name__}. Fit with "
+            "method='nle', 'f-npse' or 'pf-npse', and refine that."
         )

@@ -35,6 +35,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around, Disagreement
 from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
+from scorefold.shown import html_table
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float, single_precision
@@ -100,7 +101,7 @@ class Simulating(NamedTuple):
     """(n, inputs) of the observations, where there are known ones: simulated sets have these in turn."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
     """What simulations at a posterior's own draws say of them; `posterior.check` returns it.
 
@@ -192,6 +193,13 @@ class Check:
     def __str__(self) -> str:
         lines = [f"{name}: shift {shift} posterior sd, width {width}" for name, shift, width in self.rows()]
         return "\n".join([self.words, *lines])
+
+    def __repr__(self) -> str:
+        return f"Check({self.words})"
+
+    def _repr_html_(self) -> str:
+        head = ("parameter", "shift (posterior sd)", "width over the right one")
+        return html_table(f"Check: {self.verdict}", head, self.rows(), [self.words])
 
 
 def run_check(

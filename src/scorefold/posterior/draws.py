@@ -92,8 +92,8 @@ class Draws:
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.names:
-            hint = " draws.theta is the array." if not isinstance(name, str) else ""
-            raise ScorefoldError(f"expected the name of a parameter; got {name!r:.60}. {closest(name, list(self.names))}{hint}")
+            hint = closest(name, list(self.names)) if isinstance(name, str) else "draws.theta is the array."
+            raise ScorefoldError(f"expected the name of a parameter, such as {self.names[0]!r}; got {name!r:.60}. {hint}")
         return self.theta[:, self.names.index(name)]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -28,8 +28,8 @@ def with_inputs(
         return checked(x_obs, shape, x_names, missing)
     outcomes = shape[0] - len(input_names)
     if inputs is None:
-        _refuse_missing_inputs(x_obs, shape, input_names)
-        both = checked(x_obs, shape, x_names, missing)
+        _refuse_missing_inputs(x_obs, shape, x_names[:outcomes], input_names)
+        both = checked(_inputs_last(x_obs, input_names), shape, x_names, missing)
         checked_inputs(both[:, outcomes:], input_names, len(both))
         return both
     x = x_obs
@@ -52,14 +52,27 @@ def checked_inputs(inputs: Any, input_names: tuple[str, ...], n: int) -> np.ndar
     return known
 
 
-def _refuse_missing_inputs(x_obs: Any, shape: tuple[int, ...], input_names: tuple[str, ...]) -> None:
-    there = set(columns.columns_of(x_obs).names) if columns.is_table(x_obs) else set()
-    if there & set(input_names) or (not there and np.shape(x_obs)[1:] == shape):
+def _inputs_last(x_obs: Any, input_names: tuple[str, ...]) -> Any:
+    """A table with its inputs behind the outcomes, wherever they were; what is no table as it is."""
+    if not columns.is_table(x_obs):
+        return x_obs
+    names, cells = columns.columns_of(x_obs)
+    order = sorted(range(len(names)), key=lambda i: names[i] in input_names)
+    return columns.Columns(tuple(names[i] for i in order), tuple(cells[i] for i in order))
+
+
+def _refuse_missing_inputs(x_obs: Any, shape: tuple[int, ...], outcomes: tuple[str, ...], input_names: tuple[str, ...]) -> None:
+    """Where outcomes came alone; a table that has other columns is refused by their names."""
+    if columns.is_table(x_obs):
+        there = set(columns.columns_of(x_obs).names)
+        if there & set(input_names) or not set(outcomes) <= there:
+            return
+    elif np.shape(x_obs)[1:] == shape:
         return
-    raise ScorefoldError(
-        f"expected the known inputs of each observation, {listed(input_names)}: write inputs=…, an array "
-        f"(n, {len(input_names)}) or a DataFrame, or put them behind the outcomes in x_obs."
-    )
+    how = f"write inputs=…, an array (n, {len(input_names)}) or a DataFrame, or put them behind the outcomes in x_obs."
+    if isinstance(x_obs, columns.Columns):
+        how = "add a column for each to the file, or name a file that has them (--inputs)."
+    raise ScorefoldError(f"expected the known inputs of each observation, {listed(input_names)}: {how}")
 
 
 def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missing: bool = False) -> np.ndarray:

@@ -34,6 +34,7 @@ from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import check_overlap
+from scorefold.progress import step, track
 from scorefold.sample import Sampler
 from scorefold.shown import html_table, listed
 from scorefold.simulation.likeness import unlike
@@ -103,6 +104,8 @@ class Posterior(Densities):
             ("parameters", listed(self.prior.names)),
             ("one observation", shape),
         ]
+        if self.made is not None and self.made.seen is not None and (kinds := self.made.seen.recognised()):
+            found.append(("recognised", listed(kinds)))
         if hasattr(self, "largest_set"):
             found.append(("sets", f"of up to {self.largest_set:,}"))
         if (history := getattr(self, "history", None)) is not None:
@@ -160,6 +163,7 @@ class Posterior(Densities):
         inputs: Any = None,
         prior: Prior | None = None,
         given: Mapping[str, float | int] | None = None,
+        progress: bool = False,
     ) -> Any:
         """Draw from p(θ | x_1 … x_n).
 
@@ -180,6 +184,7 @@ class Posterior(Densities):
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
+            progress: show that drawing has begun and how long it takes; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
@@ -192,9 +197,10 @@ class Posterior(Densities):
         draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
         self.say_if_unfinished()
-        if several := several_sets(x_obs, inputs, self.shape, self.checked):
-            return [self._sample(x, draws, (seed, i), options) for i, x in enumerate(several)]
-        return self._sample(self.checked(x_obs, inputs), draws, (seed, 0), options)
+        several, drawn = several_sets(x_obs, inputs, self.shape, self.checked), []
+        for i, x in enumerate(track(several or [self.checked(x_obs, inputs)], "drawing", progress)):
+            drawn.append(self._sample(x, draws, (seed, i), options))
+        return drawn if several else drawn[0]
 
     def using(self, *, rule: str | Rule | None = None, sampler: str | Sampler | None = None) -> "Posterior":
         """The same posterior with another rule or sampler as its default, for `sample` and for `sf.diagnose`.
@@ -304,7 +310,7 @@ class Posterior(Densities):
     def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
         """`check` of observations (n, features) that have been looked at."""
         own, _ = self._checkable(x)
-        with warnings.catch_warnings(), single_precision():
+        with warnings.catch_warnings(), single_precision(), step("drawing", how.progress):
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
             drawn = self.draw(x, DRAWS, (how.seed, 0))
         return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])

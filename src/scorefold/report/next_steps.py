@@ -13,8 +13,9 @@ NOT_SETTLED = (
 BY_TRUST = {
     "good": "The draws think well of themselves. Before you rely on them, check the calibration: scorefold diagnose, or "
     "sf.diagnose.",
-    "usable": "For means within a fraction of an sd this is enough. For more, measure the error (posterior.check) and subtract "
-    "it (posterior.corrected), or simulate where the posterior is: --rounds 4 here, posterior.refine in Python.",
+    "usable": "For means within a fraction of an sd this is enough. For more, measure the error (posterior.check) and, of "
+    "composed scores, subtract it (posterior.corrected), or simulate where the posterior is: --rounds 4 here, posterior.refine "
+    "in Python.",
     "not to be trusted": "Do not use these draws yet. Where the posterior is much narrower than the prior, simulate where it "
     "is: --rounds 4 here, posterior.refine in Python. Otherwise simulate more, or train longer.",
     "not known": "This method says nothing about its own error. Check the calibration: scorefold diagnose, or sf.diagnose.",
@@ -28,6 +29,11 @@ UNLIKE = (
 DATA_IGNORED = "The data are not used rightly: look at what the simulator returns, at summaries and at the embedding."
 LEFT_OUT = "Many data sets were left out, and nothing here holds for such data: find out what they have in common."
 OFTEN_NOT_SETTLED = "The sampler often did not settle: look at sf.plots.sampler(draws), or take another rule or sampler."
+OFTEN_NOT_CONVERGED = (
+    "The sampler often did not settle: print(draws.info) of some draws says why. Take more draws, or another sampler."
+)
+REFINABLE = ("NPSE", "NLE")
+CHECKABLE = (*REFINABLE, "NRE")
 
 
 def after_inference(summary: Mapping[str, Any]) -> str:
@@ -42,6 +48,7 @@ def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
     """For the page and the table of `diagnose`: what to do about what was found, a sentence or two each."""
     steps = []
     found, at_observed = summary["data sets"], summary.get("observed", {}).get("p", {})
+    method = summary["settings"].get("method", "")
     if any(not passes(at_observed.get(name, 1.0)) for name in ("misspecification", "posterior predictive")):
         steps.append(UNLIKE)
     if not summary["good"] and all(summary["quantities"][name]["good"] for name in summary["contraction"]):
@@ -49,15 +56,16 @@ def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
     if not summary["good"] or not passes(at_observed.get("local C2ST", 1.0)):
         trained = summary["settings"].get("trained on")
         now = f" (now {trained})" if trained else ""
+        longer = "" if method == "ABC" else " or train longer"
         steps += [
-            _for_one(summary["settings"].get("method", "")),
-            f"For all data sets: simulate more{now} or train longer, and diagnose again; or compare another method, or "
-            "other set sizes, with sf.compare.",
+            _for_one(method),
+            f"For all data sets: simulate more{now}{longer}, and diagnose again; or compare another method, or other set "
+            "sizes, with sf.compare.",
         ]
     if found["failed"] + found["diverged"] > FEW * found["simulated"]:
         steps.append(LEFT_OUT)
     if found["not converged"] > FEW * found["used"]:
-        steps.append(OFTEN_NOT_SETTLED)
+        steps.append(OFTEN_NOT_SETTLED if method == "NPSE" else OFTEN_NOT_CONVERGED)
     return steps or [_use(summary, bool(at_observed))]
 
 
@@ -71,8 +79,11 @@ def _use(summary: Mapping[str, Any], observed: bool) -> str:
 def _for_one(method: str) -> str:
     """What a method can do about one data set."""
     check = "For one data set: posterior.check(x_obs, simulator) measures how far its means and widths are off"
-    if method == "NPSE":
+    if method in REFINABLE:
         return f"{check}, and posterior.refine(x_obs, simulator) simulates where its posterior is."
-    if method in ("NLE", "NRE"):
+    if method in CHECKABLE:
         return f"{check}."
-    return "For one data set: fit with method='f-npse', whose posterior can be checked by simulations at its draws and refined."
+    return (
+        "For one data set: fit with method='nle' or 'f-npse', whose posterior can be checked by simulations at its draws and "
+        "refined."
+    )

@@ -35,6 +35,7 @@ from scorefold.sample.health import FARTHEST_DRAW, Identities, identities
 from scorefold.sample.metropolis import LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H, WANTED, ahead, log_transition
 from scorefold.sample.self_tuned import preconditioner
 from scorefold.sample.summits import Climb, Mixture, summits
+from scorefold.shown import brief
 from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar
 
 KEPT = 0.5
@@ -104,6 +105,9 @@ class TemperedInfo(NamedTuple):
     """Terms added up at every step, where the others were expanded (`expanded.py`); 0 where all were added up."""
     share: float = 1.0
     """Effective size, as a share of the draws, of the weights that this left."""
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 class _Cloud(NamedTuple):

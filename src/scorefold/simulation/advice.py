@@ -45,6 +45,10 @@ def _about_inputs(signature: inspect.Signature, inputs: bool) -> str:
 def advice(text: str, names: Sequence[str]) -> str:
     """A sentence on what to write instead, for the traceback of a simulator's usual mistakes; nothing for any other."""
     last = text.strip().splitlines()[-1] if text.strip() else ""
+    if "expected an observation to be numbers; got NoneType" in last:
+        return "The simulator returned nothing: end it with `return x`.\n"
+    if "expected an observation to be numbers; got dict" in last:
+        return "Return the numbers in one array, always in the same order; x_names=… of sf.simulate is for their names.\n"
     by_name = last.startswith("IndexError: only integers, slices") or (
         last.startswith("AttributeError: 'numpy.ndarray' object has no attribute")
         and any(last.split("attribute")[-1].strip(" '.\"").startswith(name) for name in names)

@@ -61,7 +61,7 @@ def numbers(what: str, value: Any, names: Sequence[str] = ()) -> tuple[np.ndarra
         [[0.5, 1.0], [0.7, 0.0]]
         >>> numbers("x_obs", table, ("choice", "rt"))
         Traceback (most recent call last):
-        scorefold.errors.ScorefoldError: expected the columns choice, rt of x_obs in this order; got rt, choice. If the names are right, write x_obs[['choice', 'rt']].
+        scorefold.errors.ScorefoldError: expected the columns choice, rt of x_obs in this order; got rt, choice. If the names are right, change the order.
     """  # noqa: E501
     there = columns_of(value)
     wanted = tuple(names) or there.names
@@ -74,7 +74,7 @@ def numbers(what: str, value: Any, names: Sequence[str] = ()) -> tuple[np.ndarra
     if order != wanted:
         raise ScorefoldError(
             f"expected the columns {listed(wanted)} of {what} in this order; got {listed(order)}. If the names are right, "
-            f"write {what}[{list(wanted)!r:.200}]."
+            + ("change the order." if isinstance(value, Columns) else f"write {what}[{list(wanted)!r:.200}].")
         )
     if others := [name for name in there.names if name not in wanted]:
         warnings.warn(

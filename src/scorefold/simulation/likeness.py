@@ -103,6 +103,11 @@ class Seen:
         """Of one of the numbers."""
         return self.names[number] if self.names else f"number {number}"
 
+    def recognised(self) -> list[str]:
+        """The outcomes that are not continuous, in words."""
+        outcomes = self.kind[: len(self.kind) - len(self.input_names)]
+        return [f"{self.name(i)} as {KINDS[kind]}" for i, kind in enumerate(outcomes) if kind != CONTINUOUS]
+
 
 def kinds_of(x: np.ndarray) -> np.ndarray:
     """The kind of each number of observations (count, numbers), as far as these show it."""

@@ -204,7 +204,9 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
                     raise ScorefoldError(f"expected a checkpoint in {checkpoint.folder}, for best_so_far=True; there is none")
                 return found
         state = found or _start(program)
-        report = stack.enter_context(bar("training", rounds, progress, state.round))
+        report = stack.enter_context(bar("training", rounds, progress, state.round, may_end_early=True))
+        if not state.done:
+            report.update(0, "compiling the first round")
         while not state.done:
             state = _one_round(program, state)
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))

@@ -104,3 +104,13 @@ def simulate(theta, rng):
     result = call("check", *argv, "--config", tmp_path / "own.toml")
     assert result.exit_code == 1
     assert "no answer within the timeout of 2 s" in str(result.exception)
+
+
+def test_rows_of_a_table_with_names_are_counted_not_its_columns(own, tmp_path, monkeypatch):
+    def stop(*args, **kwargs):
+        raise sf.errors.ScorefoldError("far enough")
+
+    monkeypatch.setattr(sf.Posterior, "check", stop)
+    (tmp_path / "named.csv").write_text("p,q\n" + (own / "x.csv").read_text())
+    result = call("check", own / "model", tmp_path / "named.csv", "--config", own / "own.toml")
+    assert "given 8 observations" in result.output

@@ -102,12 +102,17 @@ def test_a_prior_from_draws(tmp_path):
         config.read(tmp_path / "run.toml").prior()
 
 
+def test_a_budget_may_be_written_as_1e3(tmp_path):
+    budget = config.read(write(tmp_path, WHOLE, "budget = 1_000", "budget = 1e3")).arguments()["budget"]
+    assert (budget, type(budget)) == (1_000, int)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("[simulate]", "[simulat]", r"'simulat' is not a known table\. Did you mean 'simul"),
         ("budget = 1_000\n", "", r"\[simulate\].*expected a budget"),
-        ("budget = 1_000", "budget = 1e3", r"expected budget to be a whole number; got 1000\.0"),
+        ("budget = 1_000", "budget = 1.5e-1", r"expected budget to be a whole number; got 0\.15"),
         ("budget = 1_000", "budget = true", "expected budget to be a whole number; got True"),
         ("timeout = 60", 'timeout = "60"', "expected timeout to be a number; got '60'"),
         ("seed = 7", "sed = 7", r"'sed' is not a known key\. Did you mean 'seed'"),

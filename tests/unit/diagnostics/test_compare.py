@@ -277,6 +277,8 @@ def test_the_result_as_table_summary_file_and_line(tmp_path):
         assert word in text
     assert repr(found).startswith("Comparison(3 posteriors given 8 observations: take r: over 60 data sets")
     assert len(repr(found)) < 240
+    assert "take it: best score" in str(found)
+    assert found._repr_html_().startswith("<pre")
     assert found.write(tmp_path / "out", {"simulator": "<mine>"}) == tmp_path / "out"
     summary = json.loads((tmp_path / "out" / "comparison.json").read_text(), parse_constant=pytest.fail)
     assert summary == {**found.summary(), "about": {"simulator": "<mine>"}}

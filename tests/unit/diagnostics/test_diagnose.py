@@ -47,6 +47,10 @@ def test_an_exact_posterior_passes(right):
     assert right.contraction.typical == pytest.approx(np.full(2, 8 / 9), abs=0.02)
     assert (right.failed, right.diverged, right.unconverged) == (0, 0, 0)
     assert repr(right).startswith("Diagnosis(200 data sets of 8 observations; well calibrated")
+    assert "all ranks (SBC)" in str(right)
+    assert "Nothing wrong was found." in str(right)
+    assert max(map(len, str(right).splitlines())) <= 100
+    assert "all ranks (SBC)" in right._repr_html_()
 
 
 # The diagnostic that is meant for each fault.

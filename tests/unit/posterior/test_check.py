@@ -73,6 +73,8 @@ def test_words_say_what_is_wrong():
     found = run_check(scores, X, u, Simulating(simulator, 3_000, 0, None, False))
     assert found.verdict == BAD
     assert "a is most off, by +" in str(found)
+    assert repr(found) == f"Check({found.words})"
+    assert "a is most off, by +" in found._repr_html_()
     assert found.summary()["shift"]["a"] == pytest.approx(found.shift[0])
     vague = replace(found, log_width=np.array([0.1, -2.0]), log_width_error=np.array([0.05, 8.0]))
     assert "the width of a is 1.11 times the right one (within a factor 1.05)" in vague.words

@@ -11,6 +11,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.methods.smc_abc import SmcInfo
 from scorefold.posterior.amortised import FlowInfo
 from scorefold.posterior.trust import Trust
+from scorefold.sample.tempered import TemperedInfo
 from scorefold.sample.variational import VariationalInfo
 
 THETA = np.random.default_rng(0).normal([1.0, -2.0], [0.1, 3.0], size=(500, 2))
@@ -98,6 +99,16 @@ def test_a_posterior_prints_on_a_screen_and_says_what_matters(case):
     assert "400 simulator calls" in posterior._repr_html_()
 
 
+def test_a_posterior_says_which_outcomes_are_choices_and_counts():
+    theta, rng = MARGINALS.sample(200, seed=0), np.random.default_rng(0)
+    x = np.stack([rng.normal(size=200), rng.integers(2, size=200), rng.poisson(3, 200)], axis=1)
+    size = rng.integers(1, 7, size=200)
+    named = {"x_names": ("rt", "choice", "cases"), "inputs": size[:, None], "input_names": ["size"]}
+    posterior = sf.fit(sf.Simulations(MARGINALS, theta, x, **named), "abc")
+    assert "recognised      choice as binary, cases as count\n" in repr(posterior)
+    assert "recognised" not in repr(sf.fit(sf.Simulations(MARGINALS, theta, x[:, :1]), "abc"))
+
+
 MANY = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(5_000, 300)))
 
 
@@ -119,6 +130,7 @@ def test_a_prior_and_its_simulations_print_on_a_screen(prior):
     [
         sf.samplers.Info(*[np.linspace(0, 1, 400)] * 5, np.array(False), np.array(True)),
         VariationalInfo(0.1, np.arange(5_000.0), True, False),
+        TemperedInfo(*[np.linspace(0, 1, 300)] * 3, 5.0, 0.1, -20.0, 0.1, 1.0, 0.1, 2, True, False),
         SmcInfo(np.arange(300.0), np.arange(300.0), 10, 5.0, True, False),
         untrained("f-npse").history,
     ],

@@ -13,6 +13,7 @@ from scorefold.density.line import fit_line
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, UnlikeSimulations
 from scorefold.score.standardize import fit_standardize
+from scorefold.simulation.columns import Columns
 from scorefold.simulation.simulations import Simulations
 
 PRIOR = sf.Prior({"a": scipy.stats.norm(0, 1), "b": scipy.stats.norm(0, 1)})
@@ -41,6 +42,7 @@ FORMS = {
     "one number each": (Y, DOSE),
     "inputs behind outcomes": (np.c_[Y, DOSE], None),
     "a table": (pd.DataFrame({"y": Y, "dose": DOSE}), None),
+    "a table with inputs first": (pd.DataFrame({"dose": DOSE, "y": Y}), None),
     "two tables": (pd.DataFrame({"y": Y}), pd.DataFrame({"dose": DOSE})),
 }
 
@@ -66,6 +68,9 @@ def test_each_data_set_of_a_list_has_its_inputs(posterior):
 REFUSED = {
     "no inputs": (Y, None, "the known inputs of each observation, dose: write inputs="),
     "a table without them": (pd.DataFrame({"y": Y}), None, "the known inputs of each observation, dose"),
+    "a file without them": (Columns(("y",), (Y,)), None, "dose: add a column for each to the file, or .*--inputs"),
+    "a table of something else": (pd.DataFrame({"rt": Y, "dose": DOSE}), None, "y is missing. There are rt, dose"),
+    "another table": (pd.DataFrame({"rt": Y, "choice": Y}), None, "y, dose are missing. There are rt, choice"),
     "too few": (Y, DOSE[:3], r"inputs of shape \(4, 1\), a row \(dose\) for each observation; got \(3, 1\)"),
     "one with another name": (Y, pd.DataFrame({"day": DOSE}), "the columns dose of inputs"),
     "NaN": (Y, [0.0, 0.0, np.nan, 0.0], "Inputs are always known"),

@@ -51,10 +51,19 @@ def test_what_to_do_next(found, says):
         assert words in step
 
 
-@pytest.mark.parametrize(("method", "says"), [("NLE", "posterior.check(x_obs"), ("ABC", "method='f-npse'")])
-def test_no_method_is_advised_to_do_what_it_cannot(method, says):
-    found = summary(good=False)
+@pytest.mark.parametrize(
+    ("method", "says", "never"),
+    [
+        ("NPSE", ["posterior.refine", "train longer", "sf.plots.sampler"], "draws.info"),
+        ("NLE", ["posterior.refine", "train longer", "draws.info"], "sf.plots.sampler"),
+        ("NRE", ["posterior.check(x_obs", "train longer", "draws.info"], "posterior.refine"),
+        ("ABC", ["method='nle'", "calls), and diagnose again", "draws.info"], "train longer"),
+    ],
+)
+def test_no_method_is_advised_to_do_what_it_cannot(method, says, never):
+    found = summary(good=False, **{"not converged": 60})
     found["settings"]["method"] = method
-    step = after_diagnosis(found)[0]
-    assert says in step
-    assert "posterior.refine" not in step
+    steps = after_diagnosis(found)
+    for step, words in zip(steps, says, strict=True):
+        assert words in step
+        assert never not in step

@@ -423,7 +423,7 @@ def always(text):
         (lambda theta, rng: "3", always("raised: .*expected an observation to be numbers; got str")),
         (lambda theta, rng: theta * 1j, always("raised: .*expected an observation to be numbers; got ndarray")),
         (lambda theta, rng: sys.exit(3), always("raised: .*SystemExit: 3")),
-        (lambda theta, rng: None, always("not finite: it returned NaN")),
+        (lambda theta, rng: None, always("raised: .*expected an observation to be numbers; got NoneType")),
         (lambda theta, rng: theta * np.nan, always("not finite: it returned NaN")),
         (lambda theta: theta, r"expected a simulator that takes \(theta, rng\); got <lambda>\(theta\)"),
         (Batched(lambda theta, keys: theta / 0), "100 of 100: 100 not finite"),

@@ -65,7 +65,7 @@ SEEN = [
     (simulators.exits, {}, CRASHED, "exit status 3"),
     (simulators.forks_and_crashes, {"rows": THETA[:1]}, CRASHED, "SIGSEGV"),
     (simulators.leaves, {}, RAISED, "SystemExit: good-bye"),
-    (simulators.nothing, {}, NOT_FINITE, "NaN or infinity"),
+    (simulators.nothing, {}, RAISED, "expected an observation to be numbers; got NoneType"),
     (simulators.text, {}, RAISED, "expected an observation to be numbers"),
     (simulators.huge, {}, NOT_FINITE, "single precision .* logarithms"),
     (simulators.hangs, {"timeout": 0.3, "rows": THETA[:2]}, TIMEOUT, "timeout of 0.3 s"),

@@ -47,7 +47,8 @@ def check(
     with at_work():
         posterior = load(model)
         belongs(posterior, source.names, "--config" if config else "--task")
-        console.print(f"{source.title}, given {words(len(x_obs))}: {sims:,} simulator calls\n", markup=False)
+        count = len(posterior.checked(x_obs, known_inputs))
+        console.print(f"{source.title}, given {words(count)}: {sims:,} simulator calls\n", markup=False)
         how = {"workers": source.workers, "progress": True, "inputs": known_inputs}
         found = posterior.check(x_obs, source.simulator, sims, seed, **how)
         summary = found.summary()

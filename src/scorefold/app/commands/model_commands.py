@@ -96,6 +96,7 @@ def sample(
             inputs=known_inputs,
             prior=other,
             given=values,
+            progress=True,
         )
     known("--out", lambda: _write(drawn, out))
     typer.echo(drawn.summary())

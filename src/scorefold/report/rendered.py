@@ -1,0 +1,25 @@
+"""What is made for a terminal, as plain text and for a notebook."""
+
+import io
+
+from rich.console import Console, Group
+
+WIDTH = 100
+"""Letters in a line."""
+IN_A_NOTEBOOK = "<pre style='white-space:pre;overflow-x:auto;line-height:normal'>{code}</pre>"
+
+
+def as_text(parts: Group) -> str:
+    """Without colours, as `print` shows it."""
+    return _printed(parts).export_text().rstrip()
+
+
+def as_html(parts: Group) -> str:
+    """With colours; everything is escaped."""
+    return _printed(parts).export_html(inline_styles=True, code_format=IN_A_NOTEBOOK)
+
+
+def _printed(parts: Group) -> Console:
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
+    console.print(parts)
+    return console
