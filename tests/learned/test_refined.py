@@ -223,14 +223,13 @@ def test_after_ctrl_c_in_training_the_best_networks_so_far_are_kept(start, monke
 
 def test_after_ctrl_c_the_data_sets_before_are_kept(start, refined, tmp_path, monkeypatch):
     interrupted_training(monkeypatch, 2, 1)
+    how = {"budget": 2_400, "rounds": 4, "seed": 1, "sims": start[1], "workers": 0, "store": tmp_path}
     with (
-        warnings.catch_warnings(),
+        warnings.catch_warnings(action="ignore", category=UntrustworthyDraws),  # rounds so short need not agree
         pytest.raises(
             Interrupted, match=r"kept in .*the same call continues. The posteriors of the first 1 of 2 data sets"
         ) as stopped,
     ):
-        warnings.simplefilter("ignore", UntrustworthyDraws)  # rounds so short need not agree
-        how = {"budget": 2_400, "rounds": 4, "seed": 1, "sims": start[1], "workers": 0, "store": tmp_path}
         refine(start[0], [X, -X], simulator, **how)
     (first,) = stopped.value.posteriors
     assert np.array_equal(first.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
@@ -328,10 +327,9 @@ def test_an_error_keeps_the_data_sets_before(likelihood):
 
     start, sims = likelihood
     with (
-        warnings.catch_warnings(),
+        warnings.catch_warnings(action="ignore"),
         pytest.raises(SimulatorError, match="The posteriors of the first 1 of 2 data sets are in the attribute") as broken,
     ):
-        warnings.simplefilter("ignore")
         start.refine([X, -X], breaking, budget=700, rounds=1, seed=1, sims=sims)
     assert len(broken.value.posteriors) == 1
 
