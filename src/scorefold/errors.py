@@ -7,6 +7,7 @@ __all__ = [
     "Diverged",
     "FolderVanished",
     "Interrupted",
+    "Kept",
     "ModelError",
     "NoPermission",
     "ReadOnly",
@@ -24,10 +25,28 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class ScorefoldError(ValueError):
+class Kept:
+    """What was done before an error or Ctrl-C and would be lost otherwise; each is None where there is nothing of it.
+
+    Attributes of `ScorefoldError` and of `Interrupted`. The message says which of them has something.
+    """
+
+    simulations: Any = None
+    """`Simulations` of the complete cases, where simulating in memory ended early and there are 50 or more of them."""
+    x: Any = None
+    """(data sets, n, …) the first ones, where simulating data sets for given parameters ended early."""
+    draws: Any = None
+    """`ManyDraws` for the first data sets, where drawing for many of them was interrupted."""
+    posterior: Any = None
+    """A function that makes the posterior of the best networks so far, where training without a checkpoint was interrupted."""
+    posteriors: Any = None
+    """The refined posteriors of the first data sets, where refining several of them ended early."""
+
+
+class ScorefoldError(Kept, ValueError):
     """Something that the caller can mend. All errors of scorefold but `Interrupted` are of this class, which is a `ValueError`.
 
-    The message says what was expected, what came instead and what to do about it.
+    The message says what was expected, what came instead and what to do about it. What was done before is not lost: see `Kept`.
 
     Example:
         >>> import scorefold as sf
@@ -96,19 +115,26 @@ class FolderVanished(StorageError):
     """A folder that was there is gone: it was removed, or its disk was taken away. It is a `StorageError`."""
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(Kept, KeyboardInterrupt):
     """Training, simulating or drawing was stopped from outside, as by Ctrl-C; the message says what is kept and how to go on.
 
-    It is a `KeyboardInterrupt`, not a `ScorefoldError`, so that code which catches errors does not swallow it. What was
-    simulated in memory is not lost: it is in `simulations`, if there are enough of them to train with, or in `x`.
-    """
+    It is a `KeyboardInterrupt`, not a `ScorefoldError`, so that code which catches errors does not swallow it. What was done in
+    memory is not lost, where it is enough to be of use: see `Kept`.
 
-    simulations: Any = None
-    """`Simulations` of the complete cases, where simulations in memory were interrupted and there are enough of them."""
-    draws: Any = None
-    """`ManyDraws` for the first data sets, where drawing for many of them was interrupted."""
-    x: Any = None
-    """(data sets, n, …) the first ones, where simulating data sets for given parameters was interrupted."""
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior, calls = sf.Prior({"rate": scipy.stats.norm(0, 1)}), iter(range(100))
+        >>> def simulator(theta, rng):
+        ...     if next(calls) == 80:
+        ...         raise KeyboardInterrupt  # as if somebody had pressed Ctrl-C
+        ...     return theta + rng.normal(size=3)
+        >>> try:
+        ...     sims = sf.simulate(prior, simulator, budget=100)
+        ... except sf.errors.Interrupted as stopped:
+        ...     sims = stopped.simulations
+        >>> len(sims.theta)
+        80
+    """
 
 
 class ScorefoldWarning(UserWarning):

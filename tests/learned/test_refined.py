@@ -12,13 +12,14 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError, UntrustworthyDraws
 from scorefold.methods.refine import never_worse
 from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine.modes import deepest_valley
 from scorefold.methods.refine.never_worse import Judged
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.tasks.gaussian import standard_normal_prior
+from scorefold.train import loop
 
 pytestmark = pytest.mark.full
 
@@ -193,6 +194,47 @@ def test_after_ctrl_c_in_the_comparison_the_refinement_is_kept(start, refined):
     assert np.array_equal(kept.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
 
 
+def interrupted_training(patch, training, number):
+    """Ctrl-C in this round of this training, both counted from 1 and from now."""
+    real, trainings = loop._one_round, itertools.count(1)
+    own = [0]
+
+    def one_round(program, state):
+        own[0] = next(trainings) if state.round == 0 else own[0]
+        if (own[0], state.round) == (training, number - 1):
+            raise KeyboardInterrupt
+        return real(program, state)
+
+    patch.setattr(loop, "_one_round", one_round)
+
+
+def test_after_ctrl_c_in_training_the_best_networks_so_far_are_kept(start, monkeypatch):
+    interrupted_training(monkeypatch, 1, 2)
+    with pytest.warns(
+        ScorefoldWarning, match="training was interrupted after round 1 .*: what follows rests on the best networks"
+    ):
+        kept = refine_by_scores(start)
+    assert kept.rounds[-1].engine == "scores"
+    assert kept.compared.judged
+    interrupted_training(monkeypatch, 1, 1)
+    with pytest.raises(Interrupted, match=r"before its first round was done. A store \(store=folder\) would have kept"):
+        refine_by_scores(start)
+
+
+def test_after_ctrl_c_the_data_sets_before_are_kept(start, refined, tmp_path, monkeypatch):
+    interrupted_training(monkeypatch, 2, 1)
+    how = {"budget": 2_400, "rounds": 4, "seed": 1, "sims": start[1], "workers": 0, "store": tmp_path}
+    with (
+        warnings.catch_warnings(action="ignore", category=UntrustworthyDraws),  # rounds so short need not agree
+        pytest.raises(
+            Interrupted, match=r"kept in .*the same call continues. The posteriors of the first 1 of 2 data sets"
+        ) as stopped,
+    ):
+        refine(start[0], [X, -X], simulator, **how)
+    (first,) = stopped.value.posteriors
+    assert np.array_equal(first.sample(X, 200, seed=2).theta, refined.sample(X, 200, seed=2).theta)
+
+
 @pytest.mark.false_failure(1e-6)
 def test_a_start_that_is_far_off_is_mended():
     # Trained on noise of another size and sign: its draws are nowhere near.
@@ -267,6 +309,29 @@ def test_after_ctrl_c_a_likelihood_rests_on_the_rounds_before(likelihood):
     assert [one.simulations for one in refined.rounds] == [350]
     with pytest.raises(Interrupted, match="after 300 of 350 simulations"):
         start.refine(X, stopped_at(300), budget=700, rounds=2, seed=1, sims=sims)
+
+
+def test_after_ctrl_c_in_the_training_of_a_likelihood_the_round_before_counts(likelihood, monkeypatch):
+    start, sims = likelihood
+    interrupted_training(monkeypatch, 2, 1)
+    with pytest.warns(ScorefoldWarning, match="round 2 was interrupted: the refinement rests on the rounds before, 1 of them"):
+        refined = start.refine(X, simulator, budget=700, rounds=2, seed=1, sims=sims)
+    assert [one.simulations for one in refined.rounds] == [350]
+
+
+def test_an_error_keeps_the_data_sets_before(likelihood):
+    calls = itertools.count()
+
+    def breaking(theta, rng):
+        return np.full(2, np.nan) if next(calls) > 700 else simulator(theta, rng)
+
+    start, sims = likelihood
+    with (
+        warnings.catch_warnings(action="ignore"),
+        pytest.raises(SimulatorError, match="The posteriors of the first 1 of 2 data sets are in the attribute") as broken,
+    ):
+        start.refine([X, -X], breaking, budget=700, rounds=1, seed=1, sims=sims)
+    assert len(broken.value.posteriors) == 1
 
 
 def test_a_start_that_is_better_is_kept(likelihood, monkeypatch):

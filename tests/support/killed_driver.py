@@ -27,6 +27,8 @@ from scorefold.simulation.store.store import Store
 isolated.TASK_SECONDS, isolated.SHORTEST_TASK = 0.05, 0.02
 description.MOST_ROWS, store_module.SMALL_SHARDS = 256, 16
 
+AT_WORK = 0.5
+"""The share of kills that come when the driver has begun to work; the others may come before."""
 PRIOR = Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
 
 
@@ -73,6 +75,18 @@ def start(path, budget):
     return driver
 
 
+def files(path):
+    """The names of the shards."""
+    return set(os.listdir(path / "shards")) if (path / "shards").is_dir() else set()
+
+
+def wait_for_work(path):
+    """Until something new is in the store: on a busy machine workers may take seconds to start."""
+    before, until = files(path), time.monotonic() + 20
+    while files(path) == before and time.monotonic() < until:
+        time.sleep(0.005)
+
+
 def main(path, kills, budget):
     held, moments = {}, random.Random(0)
     os.environ["PAUSE"] = "0.002"
@@ -80,6 +94,8 @@ def main(path, kills, budget):
     while done < kills:
         drivers = [start(path, budget) for _ in range(moments.choice([1, 1, 2]))]
         for driver in drivers:
+            if moments.random() < AT_WORK:
+                wait_for_work(path)
             time.sleep(moments.uniform(0.0, 0.9))
             os.kill(driver, signal.SIGKILL)
             _, status = os.waitpid(driver, 0)

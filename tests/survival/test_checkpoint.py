@@ -1,6 +1,7 @@
 """Training that is killed, stopped or goes on ends with the same bits as one that was left alone."""
 
 import dataclasses
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from scorefold import tasks
 from scorefold.disk import folder as model
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.train import checkpoint as module
+from scorefold.train import loop
 from scorefold.train.checkpoint import FORMAT, Checkpoint, State
 
 ROUNDS = 30
@@ -126,6 +128,49 @@ def test_stopped_by_a_signal(sims, uninterrupted, tmp_path, monkeypatch):
         with pytest.warns(ScorefoldWarning, match="not finished"):
             assert np.isfinite(best.sample(np.zeros((1, 10)), draws=5).theta).all()
     assert bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)) == bits(uninterrupted)
+
+
+def interrupted_in_round(monkeypatch, number):
+    """Somebody presses Ctrl-C in this round, of all trainings from now."""
+    real = loop._one_round
+
+    def one_round(program, state):
+        if state.round == number - 1:
+            raise KeyboardInterrupt
+        return real(program, state)
+
+    monkeypatch.setattr(loop, "_one_round", one_round)
+
+
+def test_ctrl_c_without_a_checkpoint_keeps_the_best_networks_so_far(sims, tmp_path, monkeypatch):
+    interrupted_in_round(monkeypatch, 8)
+    with pytest.raises(sf.errors.Interrupted, match=r"after round 7 of at most 30; `posterior\(\)` of this .*best") as stopped:
+        sf.fit(sims, METHOD, seed=1)
+    best = stopped.value.posterior()
+    with pytest.raises(sf.errors.Interrupted):
+        sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path, checkpoint_seconds=0)
+    assert bits(best) == bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path, best_so_far=True))
+    assert not best.made.finished
+    with pytest.raises(sf.errors.Interrupted, match="after round 7") as stopped:
+        sf.fit_many([sims, sims], METHOD, seeds=[1, 2])
+    assert [one.made.seed for one in stopped.value.posterior()] == [1, 2]
+    interrupted_in_round(monkeypatch, 1)
+    with pytest.raises(sf.errors.Interrupted, match="before its first round was done") as stopped:
+        sf.fit(sims, METHOD, seed=1)
+    assert stopped.value.posterior is None
+
+
+def test_a_stop_on_a_full_disk_does_not_say_that_nothing_is_lost(sims, tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(model, "write", full)
+    monkeypatch.setattr(module.Watch, "stopped", [signal.SIGINT])
+    with (
+        pytest.warns(ScorefoldWarning, match="no checkpoint could be written"),
+        pytest.raises(sf.errors.Interrupted, match="what the checkpoint before does not have is lost"),
+    ):
+        sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)
 
 
 def test_a_second_signal_is_not_waited_for():

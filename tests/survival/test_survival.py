@@ -376,7 +376,7 @@ def test_faults_in_thousands(tmp_path, figure):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_failing_too_often_stops_the_run_and_shows_the_first(tmp_path, workers):
+def test_failing_too_often_stops_the_run_and_shows_the_first(tmp_path, workers, figure):
     with pytest.raises(SimulatorError) as caught:
         simulate(PRIOR, simulators.raises, 5_000, store=tmp_path, workers=workers)
     message = str(caught.value)
@@ -386,8 +386,9 @@ def test_failing_too_often_stops_the_run_and_shows_the_first(tmp_path, workers):
     assert f"The first to fail was simulation {first}, θ = (a = {a!r}, b = {b!r}), raised" in message
     assert "Traceback (most recent call last)" in message
     assert 'raise ZeroDivisionError("no susceptibles left")' in message
-    there = Store.open(tmp_path)
-    assert 0 < there.stop() < 5_000, "what was finished stays, and the rest was not tried"
+    made = Store.open(tmp_path).stop()
+    figure(f"stopped after {made:,} of 5,000 simulations")
+    assert 0 < made < 5_000, "what was finished stays, and the rest was not tried"
 
 
 def test_a_store_with_too_many_failures_is_refused_again(tmp_path):
@@ -520,16 +521,21 @@ def test_dask_writes_the_same_store(tmp_path, in_process, cluster):
     assert digest(tmp_path) == in_process[0]
 
 
-def test_a_dask_worker_killed_in_mid_run_changes_nothing(tmp_path, cluster, monkeypatch):
+def test_a_dask_worker_killed_in_mid_run_changes_nothing(tmp_path, cluster, monkeypatch, figure):
     monkeypatch.setenv("PAUSE", "0")  # here; not where Dask's workers are
     simulate(PRIOR, simulators.slow_echo, 300, seed=4, store=tmp_path / "here", workers=0)
     pids = cluster.run(os.getpid)
     victims = []
 
+    def shards():
+        return list((tmp_path / "dask").glob("shards/*"))
+
     def kill():
         until = time.monotonic() + 60
-        while not list((tmp_path / "dask").glob("shards/*")) and time.monotonic() < until:
+        while not shards() and time.monotonic() < until:
             time.sleep(0.01)
+        there = sum(stop - start for start, stop in (map(int, path.name.split("-")[:2]) for path in shards()))
+        figure(f"one of {len(pids)} workers killed when {there} of 300 simulations were there")
         victims.append(next(iter(pids.values())))
         os.kill(victims[0], signal.SIGKILL)
 

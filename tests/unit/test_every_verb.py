@@ -18,7 +18,8 @@ from linear_posterior import NOISE, linear_posterior
 from scipy import stats
 
 import scorefold as sf
-from scorefold.errors import Interrupted, ScorefoldWarning, SimulatorError, UntrustworthyDraws
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError, UntrustworthyDraws
+from scorefold.simulation.sources import isolated
 
 PRIOR = linear_posterior().prior
 X = np.array([[0.4, -0.3], [0.1, 0.9], [0.5, 0.2]])
@@ -136,6 +137,67 @@ def test_one_of_a_handful_may_fail():
     with pytest.warns(ScorefoldWarning, match="1 of 5 simulations failed"):
         x = posterior.sample([[0.3]], 5).predict(simulator)
     assert np.isnan(x).sum() == 1
+
+
+# A run that is given up, as too many fail, has not been for nothing
+
+
+def failing_from(number):
+    """A simulator that fails from the call of this number on."""
+    calls = itertools.count()
+
+    def simulator(theta, rng):
+        if next(calls) >= number:
+            raise RuntimeError("the solver did not converge")
+        return plain(theta, rng)
+
+    return simulator
+
+
+def test_simulations_in_memory_before_too_many_failed_are_kept():
+    with pytest.raises(SimulatorError, match=r"180 cases are complete, and in the attribute `simulations`") as given_up:
+        sf.simulate(PRIOR, failing_from(180), 300)
+    kept = given_up.value.simulations
+    np.testing.assert_array_equal(kept.x, sf.simulate(PRIOR, plain, 300).x[:180])
+    assert kept.failures[0].text.endswith("the solver did not converge\n")
+    with pytest.raises(SimulatorError) as given_up:
+        sf.simulate(PRIOR, failing_from(30), 300)
+    assert given_up.value.simulations is None
+
+
+def test_with_a_store_they_are_there_and_not_in_memory(tmp_path):
+    with pytest.raises(SimulatorError, match="kept where there is a store") as given_up:
+        sf.simulate(PRIOR, failing_from(180), 300, store=tmp_path, workers=0)
+    assert given_up.value.simulations is None
+    assert sf.Store.open(tmp_path).counts()["ok"] == 180
+
+
+class Leaving(ThreadPoolExecutor):
+    """Takes no more work after some; no more than two tasks are in flight."""
+
+    taken = 0
+
+    def submit(self, function, /, *args, **kwargs):
+        self.taken += len(args[0].theta)
+        if self.taken > 250:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        return super().submit(function, *args, **kwargs)
+
+
+def test_simulations_before_an_executor_went_away_are_kept(monkeypatch):
+    monkeypatch.setattr(isolated, "ROWS_IN_TASK", 40)
+    with Leaving(1) as executor, pytest.raises(ScorefoldError, match="the executor takes no more work") as left:
+        sf.simulate(PRIOR, plain, 400, workers=sf.Workers(executor=executor))
+    kept = left.value.simulations
+    np.testing.assert_array_equal(kept.x, sf.simulate(PRIOR, plain, 400).x[: len(kept.x)])
+
+
+def test_data_sets_before_too_many_failed_are_kept(posteriors):
+    draws = posteriors[0].sample(X, 100)
+    with pytest.raises(SimulatorError, match=r"The first 100 data sets of 2 are in the attribute `x`") as given_up:
+        draws.predict(failing_from(150), n=2)
+    np.testing.assert_array_equal(given_up.value.x[:75], draws.predict(plain, n=2)[:75])
+    assert np.isnan(given_up.value.x[75:]).all()
 
 
 # Ctrl-C

@@ -93,6 +93,73 @@ def test_mathematics_is_kept_and_other_dollars_are_dollars():
     assert plain_text("_hidden") == " _hidden"
 
 
+# On the whole walk
+
+HARD = ("two\nlines", "<b>x</b>", "[red]\x1b[31mred", "速度, Βήτα")
+
+
+@pytest.fixture(scope="module")
+def walk():
+    """Two posteriors whose parameters, outcomes and simulator's words are hard to write, and their simulator."""
+    prior = sf.Prior({name: stats.norm(0, 1) for name in HARD})
+
+    def simulator(theta, rng):
+        return theta + 0.3 * rng.normal(size=4)
+
+    sims = sf.simulate(prior, simulator, 500, x_names=[f"x of {name}" for name in HARD])
+    return [sf.fit(sims, sf.ABC(accept=share)) for share in (0.2, 0.5)], simulator
+
+
+def in_lines(text):
+    """Whether no name breaks a line or sends the terminal a command."""
+    return "\x1b" not in text and "two\n" not in text
+
+
+def test_sentences_of_every_verb_are_in_lines(walk):
+    (posterior, wide), simulator = walk
+    x = np.zeros((1, 4))
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        posterior.sample(np.full((1, 4), 1e3), 50)
+        found = sf.diagnose(posterior, simulator, 1, 45, 20, x_obs=np.full((1, 4), 9.0))
+        off = sf.diagnose(wide, lambda theta, rng: simulator(theta, rng) + 2, 1, 45, 20)
+    compared = sf.compare([posterior, wide], simulator, 1, 30, 20, names=HARD[:2])
+    draws = posterior.sample(x, 60)
+    said = [repr(posterior), str(draws.summary()), str(found.verdicts), str(off.verdicts), repr(compared), compared.verdict]
+    assert "is shifted" in str(off.verdicts)
+    assert any("x of" in str(one.message) for one in noticed)
+    for text in (*said, *(str(one.message) for one in noticed)):
+        assert in_lines(text), text
+
+
+def test_a_failing_simulator_s_parameters_are_in_a_line(walk):
+    def failing(theta, rng):
+        raise RuntimeError("no")
+
+    with pytest.raises(ScorefoldError) as given_up:
+        sf.simulate(walk[0][0].prior, failing, 100)
+    assert in_lines(str(given_up.value))
+
+
+def test_whole_pages_show_them(walk, tmp_path):
+    (posterior, wide), simulator = walk
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the font of figures has no Chinese letters
+        sf.diagnose(posterior, simulator, 1, 45, 20).write(tmp_path / "diagnosis", {"simulator": HARD[1]})
+        sf.compare([posterior, wide], simulator, 1, 30, 20, names=HARD[:2]).write(tmp_path / "comparison", {})
+    for name in ("diagnosis", "comparison"):
+        page = (tmp_path / name / "report.html").read_text("utf-8")
+        assert "&lt;b&gt;x&lt;/b&gt;" in page
+        assert "<b>x" not in page
+        assert in_lines(page)
+
+
+def test_models_and_stores_give_them_back(walk, tmp_path):
+    (posterior, _), simulator = walk
+    assert sf.load(posterior.save(tmp_path / "model")).prior.names == HARD
+    sf.simulate(posterior.prior, simulator, 100, store=tmp_path / "store", workers=0)
+    assert sf.Store.open(tmp_path / "store").prior.names == HARD
+
+
 # Pair plots of many parameters
 
 

@@ -43,7 +43,9 @@ app.command()(report)
 
 
 def main() -> None:
-    """The entry point: every ScorefoldError is one paragraph on standard error."""
+    """The entry point: every ScorefoldError is one paragraph on standard error. Ctrl-C is told of in `commands/usage.py`, as
+    typer catches it before it gets here.
+    """
     try:
         app()
     except ScorefoldError as error:
@@ -52,7 +54,4 @@ def main() -> None:
     except OSError as error:
         where = error.filename or "a file"
         print(f"scorefold: {storage_error(error, f'use {where}')}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt as stop:
-        print(f"scorefold: {stop or 'stopped'}", file=sys.stderr)
         sys.exit(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scorefold.report.p_values import passes, written
-from scorefold.shown import observations
+from scorefold.shown import observations, one_line
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -186,11 +186,11 @@ def words(tie: Tie, behind: Sequence[Standing], refused: Mapping[str, str], used
         closest = min(behind, key=lambda one: one.behind.mean)
         others = "that of" if len(behind) == 1 else "the next, that of"
         said = (
-            f"take {chosen.name}: over {used} data sets of {observations(n)} its energy score is {_shown(closest.behind)} "
-            f"posterior sd below {others} {closest.name}."
+            f"take {one_line(chosen.name)}: over {used} data sets of {observations(n)} its energy score is "
+            f"{_shown(closest.behind)} posterior sd below {others} {one_line(closest.name)}."
         )
     else:
-        said = f"take {chosen.name}: it is the only one that could be drawn from given {observations(n)}."
+        said = f"take {one_line(chosen.name)}: it is the only one that could be drawn from given {observations(n)}."
     if behind and tie.others:
         said += f" Clearly worse: {listed([one.name for one in behind])}."
     if not chosen.calibrated:
@@ -199,7 +199,7 @@ def words(tie: Tie, behind: Sequence[Standing], refused: Mapping[str, str], used
             "more simulations, or compare it with other methods."
         )
     if refused:
-        said += f" Not compared: {'; '.join(f'{name} ({reason})' for name, reason in refused.items())}"
+        said += f" Not compared: {'; '.join(f'{one_line(name)} ({reason})' for name, reason in refused.items())}"
     return chosen.name, said
 
 
@@ -208,8 +208,8 @@ def _tied(tie: Tie, chosen: Standing, why: str, used: int) -> str:
     most = max(one.behind.mean + tie.threshold * one.behind.error for one in tie.others)
     return (
         f"{names} cannot be told apart by their energy scores with {used} data sets; they differ by less than {most:.2g} "
-        f"posterior sd. Take {chosen.name}: {why}. To tell them apart, compare on more data sets: sims={4 * used} halves the "
-        "errors."
+        f"posterior sd. Take {one_line(chosen.name)}: {why}. To tell them apart, compare on more data sets: sims={4 * used} "
+        "halves the errors."
     )
 
 
@@ -223,4 +223,5 @@ def listed(names: Sequence[str]) -> str:
     >>> listed(["a", "b", "c"])
     'a, b and c'
     """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    *others, last = map(one_line, names)
+    return f"{', '.join(others)} and {last}" if others else last

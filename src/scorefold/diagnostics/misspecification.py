@@ -29,6 +29,7 @@ from scipy.spatial import cKDTree
 from scorefold.diagnostics.dataset_summaries import Scaling, fit_scaling, summaries
 from scorefold.errors import ScorefoldError
 from scorefold.report.p_values import FALSE_ALARMS, passes
+from scorefold.shown import one_line
 from scorefold.types import Float
 
 NEIGHBOUR = 3
@@ -68,7 +69,7 @@ class Misspecification(NamedTuple):
             return "like the simulated data sets"
         worst, numbers = int(np.abs(self.deviations).argmax()), self.numbers
         what = "level" if worst < numbers else "spread"
-        name = self.x_names[worst % numbers] if self.x_names else f"number {worst % numbers + 1}"
+        name = one_line(self.x_names[worst % numbers]) if self.x_names else f"number {worst % numbers + 1}"
         text = f"UNLIKE the simulated data sets: most of all the {what} of {name}"
         if self.outliers:
             shown = ", ".join(map(str, self.outliers[:5])) + (", …" if len(self.outliers) > 5 else "")

@@ -26,6 +26,7 @@ from scipy import stats
 
 from scorefold.diagnostics.sbc import SBC
 from scorefold.report.p_values import passes
+from scorefold.shown import one_line
 from scorefold.types import Float
 
 CLEAR_ERRORS = 2.0
@@ -54,7 +55,7 @@ class Verdicts(NamedTuple):
     overall: Verdict
 
     def __str__(self) -> str:
-        return "\n".join([self.overall.words, *(f"{one.name}: {one.words}" for one in self.each)])
+        return "\n".join([self.overall.words, *(f"{one_line(one.name)}: {one.words}" for one in self.each)])
 
 
 def verdicts(found: SBC, contraction: Float[np.ndarray, " dim"]) -> Verdicts:
@@ -109,4 +110,6 @@ def _overall(found: SBC, each: tuple[Verdict, ...], contraction: Float[np.ndarra
         return Verdict("overall", False, f"NOT calibrated: {ALONE} it returns the prior, whatever the data")
     if not parameters:
         return Verdict("overall", False, f"NOT calibrated: {ALONE} {JOINTLY}")
-    return Verdict("overall", False, "NOT calibrated: " + "; ".join(f"{one.name} is {one.words}" for one in parameters))
+    return Verdict(
+        "overall", False, "NOT calibrated: " + "; ".join(f"{one_line(one.name)} is {one.words}" for one in parameters)
+    )

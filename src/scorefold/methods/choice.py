@@ -26,6 +26,7 @@ from scorefold.methods.nle import NLE
 from scorefold.methods.npse import NPSE
 from scorefold.posterior.posterior import Posterior
 from scorefold.score.standardize import fit_standardize, standardized
+from scorefold.shown import one_line
 from scorefold.simulation.likeness import BINARY, COUNT, look
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
@@ -87,10 +88,10 @@ def _without_likelihood(sims: Simulations) -> str:
     varies = x.std(axis=0) > 0
     for i in np.flatnonzero(~whole & varies):
         if np.unique(x[:, i], return_counts=True)[1].max() > max(2, LARGEST_ATOM * len(x)):
-            return f"{names[i]} has some of its values again and again, and others once"
+            return f"{one_line(names[i])} has some of its values again and again, and others once"
     places = np.flatnonzero(varies & ~whole)
     follows = _following(x[:, places]) if len(places) > 1 else None
-    return "" if follows is None else f"{names[places[follows]]} follows from the other numbers"
+    return "" if follows is None else f"{one_line(names[places[follows]])} follows from the other numbers"
 
 
 def _following(x: np.ndarray) -> int | None:

@@ -5,6 +5,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
 from platform import python_version
 from typing import Any
@@ -24,7 +25,7 @@ from scorefold.simulation.holes import filled
 from scorefold.simulation.likeness import look
 from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.train import training_set
-from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.checkpoint import Checkpoint, Stopped
 from scorefold.types import single_precision
 
 
@@ -41,7 +42,8 @@ def fit(
 
     With a folder as `checkpoint` training keeps its state there every so many seconds and when it is stopped by Ctrl-C or
     SIGTERM (then it raises `Interrupted`). The same call goes on where it stood, and ends with the same posterior as if it had
-    never been stopped; with `best_so_far=True` it returns the best so far.
+    never been stopped; with `best_so_far=True` it returns the best so far. Without a checkpoint, Ctrl-C raises `Interrupted`
+    too, which can still make a posterior of what was learned.
 
     Args:
         sims: What `sf.simulate` returned, or `sf.Simulations(prior, theta, x)` of your own.
@@ -59,7 +61,8 @@ def fit(
 
     Raises:
         ScorefoldError: The simulations cannot be trained on, or an argument is not what is expected.
-        Interrupted: Training with a checkpoint was stopped.
+        Interrupted: Training was stopped. Without a checkpoint, `posterior()` of the exception makes the posterior of the best
+            networks so far.
 
     Example:
         >>> import scipy.stats, scorefold as sf
@@ -144,13 +147,27 @@ def fit_many(
         kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
     elif best_so_far is not False:
         raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
+    try:
+        return _trained(chosen, sims, seeds, progress, kept)
+    except Stopped as stopped:
+        if kept is None and stopped.so_far is not None:
+            so_far = partial(_trained, chosen, sims, seeds, False, stopped.so_far)
+            stopped.posterior = so_far if len(sims) > 1 else lambda: so_far()[0]
+            stopped.args = (
+                f"{stopped}; `posterior()` of this exception makes the posterior of the best networks so far. A checkpoint "
+                "(checkpoint=folder) would have let the same call go on.",
+            )
+        raise
+
+
+def _trained(
+    method: Method, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, kept: Checkpoint | None
+) -> list[Posterior]:
+    """The method's posteriors, each with where it comes from, which is not the method's affair."""
     with single_precision():
-        trained: Sequence[Any] = chosen.train(sims, seeds, progress, kept)
-    # Where posteriors come from is not the method's affair.
-    return [
-        replace(posterior, made=_made(one, seed, finished=not best_so_far))
-        for posterior, one, seed in zip(trained, sims, seeds, strict=True)
-    ]
+        trained: Sequence[Any] = method.train(sims, seeds, progress, kept)
+    finished = kept is None or not kept.best_so_far
+    return [replace(one, made=_made(own, seed, finished)) for one, own, seed in zip(trained, sims, seeds, strict=True)]
 
 
 def _checkpoint(

@@ -1,16 +1,17 @@
 """What a method is: simulations in, posteriors out."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from scorefold.errors import ScorefoldError
+from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.simulation.simulations import Simulations
-from scorefold.train.checkpoint import Checkpoint
+from scorefold.train.checkpoint import Checkpoint, Stopped
 
 
 class Method(ABC):
@@ -37,3 +38,16 @@ class Method(ABC):
             f"expected a posterior of a likelihood or of composed scores to refine; got one of {type(self).__name__}. Fit with "
             "method='nle', 'f-npse' or 'pf-npse', and refine that."
         )
+
+
+def train_as_far(method: Method, sims: Simulations, seed: int, progress: bool) -> tuple[Posterior, bool]:
+    """The posterior, and whether its training came to an end: after Ctrl-C it has the best networks so far, and a warning says
+    so.
+    """
+    try:
+        return method.train([sims], [seed], progress)[0], True
+    except Stopped as stopped:
+        if stopped.so_far is None:
+            raise
+        warnings.warn(f"{stopped}: what follows rests on the best networks so far.", ScorefoldWarning, stacklevel=6)
+        return method.train([sims], [seed], False, stopped.so_far)[0], False

@@ -35,7 +35,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around, Disagreement
 from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
-from scorefold.shown import html_table
+from scorefold.shown import html_table, one_line
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float, single_precision
@@ -143,8 +143,8 @@ class Check:
         """The verdict, and what it rests on."""
         worst = int(np.abs(self.shift).argmax())
         found = (
-            f"{self.verdict}: {self.names[worst]} is most off, by {self.shift[worst]:+.2f} ± {self.shift_error[worst]:.2f} "
-            f"posterior sd; {self._widths()}"
+            f"{self.verdict}: {one_line(self.names[worst])} is most off, by {self.shift[worst]:+.2f} ± "
+            f"{self.shift_error[worst]:.2f} posterior sd; {self._widths()}"
         )
         if self.p_value < UNLIKELY:
             found += f"; the observations are unlike simulations from the draws (p = {self.p_value:.2g})"
@@ -160,7 +160,7 @@ class Check:
             return "the widths cannot be told by so few simulations"
         wide = int(np.where(told, np.abs(self.log_width), -1.0).argmax())
         width, either = np.exp(self.log_width[wide]), np.exp(self.log_width_error[wide])
-        return f"the width of {self.names[wide]} is {width:.2f} times the right one (within a factor {either:.2f})"
+        return f"the width of {one_line(self.names[wide])} is {width:.2f} times the right one (within a factor {either:.2f})"
 
     def rows(self) -> list[tuple[str, str, str]]:
         """For a table: parameter, shift and width with their standard errors."""
@@ -191,7 +191,7 @@ class Check:
         return self.correction
 
     def __str__(self) -> str:
-        lines = [f"{name}: shift {shift} posterior sd, width {width}" for name, shift, width in self.rows()]
+        lines = [f"{one_line(name)}: shift {shift} posterior sd, width {width}" for name, shift, width in self.rows()]
         return "\n".join([self.words, *lines])
 
     def __repr__(self) -> str:

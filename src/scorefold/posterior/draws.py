@@ -237,8 +237,8 @@ class Draws:
 
         Raises:
             ScorefoldError: The number of observations is not that of their inputs.
-            SimulatorError: Too many of them failed.
-            Interrupted: On Ctrl-C, with the data sets of the first draws, as many as are complete, as its `x`.
+            SimulatorError: Too many of them failed. Its `x` has the data sets of the first draws, as many as are complete.
+            Interrupted: On Ctrl-C, with the same as its `x`.
         """
         if self.inputs is None:
             if inputs is not None:
@@ -249,7 +249,7 @@ class Draws:
         outcomes = (..., slice(None, -known.shape[1]))
         try:
             return replicate(self.theta, simulator, len(known), seed, workers, inputs=known, missing=self.missing)[outcomes]
-        except Interrupted as stopped:
+        except (Interrupted, ScorefoldError) as stopped:
             stopped.x = None if stopped.x is None else stopped.x[outcomes]
             raise
 

@@ -260,7 +260,8 @@ class Posterior(Densities):
         Raises:
             ScorefoldError: before the first simulation, if it cannot be refined, or an argument cannot be right.
             Interrupted: on Ctrl-C with a store, which keeps what is done, or before 50 simulations of the round are done. Later
-                the refinement ends with the simulations that are done, and a ScorefoldWarning says so.
+                the refinement ends with the simulations that are done, or the best networks so far, and a ScorefoldWarning
+                says so. Of several data sets, the posteriors of the first ones are its `posteriors`.
         """
         budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
         plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)

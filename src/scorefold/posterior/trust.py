@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold.posterior.reach import Strangeness
+from scorefold.shown import one_line
 from scorefold.types import Float
 
 GOOD, USABLE, BAD, UNKNOWN = "good", "usable", "not to be trusted", "not known"
@@ -259,6 +260,6 @@ def _level(names: Sequence[str], shift: np.ndarray, width: np.ndarray) -> tuple[
     worst, widest = int(shift.argmax()), int(width.argmax())
     level = max(int(np.searchsorted(SHIFTS, shift[worst], "right")), int(np.searchsorted(WIDTHS, width[widest], "right")))
     return level, (
-        f"means expected within {shift[worst]:.2g} posterior sd of the right ones (most off: {names[worst]}), widths within a "
-        f"factor {width[widest]:.2f} ({names[widest]})"
+        f"means expected within {shift[worst]:.2g} posterior sd of the right ones (most off: {one_line(names[worst])}), widths "
+        f"within a factor {width[widest]:.2f} ({one_line(names[widest])})"
     )

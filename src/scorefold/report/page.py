@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from scorefold.errors import ScorefoldError
+from scorefold.shown import one_line
 
 WIDE = 2.2
 """Times as wide as high: such a figure has a row of its own."""
@@ -57,7 +58,9 @@ def table(head: Sequence[str], rows: Iterable[Row]) -> str:
     rows = list(rows)
     wordy = {k for row in rows for k, cell in enumerate(row) if isinstance(cell, Words)}
     top = "".join(f"<th scope=col{' class=words' if k in wordy else ''}>{escaped(text)}</th>" for k, text in enumerate(head))
-    body = "".join(f"<tr><th scope=row>{escaped(first)}</th>{''.join(map(_cell, rest))}</tr>" for first, *rest in rows)
+    body = "".join(
+        f"<tr><th scope=row>{escaped(one_line(first))}</th>{''.join(map(_cell, rest))}</tr>" for first, *rest in rows
+    )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 

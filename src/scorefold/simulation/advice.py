@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scorefold.errors import SimulatorError
-from scorefold.shown import listed
+from scorefold.shown import listed, one_line
 
 MOST_UNPACKED = 6
 
@@ -57,7 +57,7 @@ def advice(text: str, names: Sequence[str]) -> str:
         return ""
     words = [_word(name) for name in names]
     unpacked = f", or `{', '.join(words)} = theta`" if 1 < len(names) <= MOST_UNPACKED else ""
-    return f"θ is an array in the order of the prior, {listed(names)}: write theta[0] for {names[0]}{unpacked}.\n"
+    return f"θ is an array in the order of the prior, {listed(names)}: write theta[0] for {one_line(names[0])}{unpacked}.\n"
 
 
 def _word(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.prior import Prior
+from scorefold.shown import one_line
 from scorefold.simulation.inputs import Inputs
 
 LARGEST_BUDGET = 10**9
@@ -56,7 +57,12 @@ class Calls(NamedTuple):
         known = "" if self.inputs is None else f" with inputs {self.inputs(index, index + 1)[0].tolist()!r}"
         if not self.names:
             return f"{values!r}{known}"
-        return "(" + ", ".join(f"{name} = {value!r}" for name, value in zip(self.names, values, strict=True)) + ")" + known
+        return (
+            "("
+            + ", ".join(f"{one_line(name)} = {value!r}" for name, value in zip(self.names, values, strict=True))
+            + ")"
+            + known
+        )
 
 
 def plan(prior: Prior, budget: int, set_size: int, seed: int, inputs: Inputs | None = None) -> Calls:

@@ -23,7 +23,7 @@ from typing import Annotated
 import numpy as np
 from scipy.special import ndtri
 
-from scorefold.shown import listed
+from scorefold.shown import listed, one_line
 from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.types import MAY_BE_NAN, Float, Int
 
@@ -101,7 +101,7 @@ class Seen:
 
     def name(self, number: int) -> str:
         """Of one of the numbers."""
-        return self.names[number] if self.names else f"number {number}"
+        return one_line(self.names[number]) if self.names else f"number {number}"
 
     def recognised(self) -> list[str]:
         """The outcomes that are not continuous, in words."""

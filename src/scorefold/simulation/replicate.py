@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from scorefold import settings
-from scorefold.errors import Interrupted, ScorefoldWarning
+from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning
 from scorefold.simulation.calls import repeat
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed
@@ -37,8 +37,8 @@ def replicate(
     stay; otherwise they are failures.
 
     Observation j of row i is simulation i n + j of the seed. `workers` is that of `sf.simulate`: who runs the simulator, and
-    the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning. After Ctrl-C an
-    `Interrupted` has the first data sets as its `x`.
+    the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning. That error, and
+    the `Interrupted` of a Ctrl-C, have the first data sets as their `x`.
     """
     n, seed = settings.count("n", n, 1), settings.seed(seed)
     workers = as_workers(workers)
@@ -52,6 +52,11 @@ def replicate(
             run(source, place, guard, progress)
         except KeyboardInterrupt:
             raise _interrupted(place, n) from None
+        except ScorefoldError as error:
+            if rows := _complete(place, n):
+                error.x = _data_sets(place, rows, n)
+                error.add_note(f"The first {rows:,} data sets of {n} are in the attribute `x` of this error.")
+            raise
     if guard.failed:
         warnings.warn(guard.sentence("and are NaN"), ScorefoldWarning, stacklevel=2)
     return _data_sets(place, len(theta), n)
@@ -75,14 +80,18 @@ def as_far_as_made(simulate: Callable[[], np.ndarray], fewest: int) -> np.ndarra
 
 
 def _interrupted(place: Memory, n: int) -> Interrupted:
-    """With the data sets before the first that is not complete: those after it would be the ones that were quick."""
-    rows = min((start for start, _ in place.missing()), default=place.calls.budget) // n
+    rows = _complete(place, n)
     done = f"simulating was interrupted after {count_done(place):,} of {place.calls.budget:,} simulations"
     if not rows:
         return Interrupted(f"{done}, which are lost")
     stopped = Interrupted(f"{done}; the first {rows:,} data sets of {n} are in the attribute `x` of this exception")
     stopped.x = _data_sets(place, rows, n)
     return stopped
+
+
+def _complete(place: Memory, n: int) -> int:
+    """How many data sets there are before the first that is not complete: those after it would be the ones that were quick."""
+    return min((start for start, _ in place.missing()), default=place.calls.budget) // n
 
 
 def _data_sets(place: Memory, rows: int, n: int) -> np.ndarray:

@@ -82,7 +82,7 @@ def simulate(
 
     Raises:
         SimulatorError: More than a fraction `max_failures` of the simulations failed, or each of the first 20; the message
-            has the first one's parameters and traceback.
+            has the first one's parameters and traceback, and `simulations` of the error the cases that are complete, as below.
         ScorefoldError: An argument is not what is expected, or the store holds something else.
         Interrupted: On Ctrl-C. It says how many simulations are done; without a store its attribute `simulations` holds the
             cases that are complete if there are 50 or more, and otherwise None.
@@ -120,6 +120,9 @@ def simulate(
             run(source, place, guard, progress)
         except KeyboardInterrupt:
             raise _interrupted(place, guard) from None
+        except ScorefoldError as error:
+            _keep(error, place, guard)
+            raise
     sims = _with_texts(place.simulations(), guard)
     if len(sims.theta) < FEWEST_CASES:
         raise SimulatorError(
@@ -141,8 +144,8 @@ def _interrupted(place: Memory | StoreFilling, guard: Guard) -> Interrupted:
     begun = f"simulating was interrupted after {done:,} of {place.calls.budget:,} simulations"
     if isinstance(place, StoreFilling):
         return Interrupted(f"{begun}; they are kept in {place.path}. The same call continues.")
-    sims = _with_texts(place.simulations(), guard)
-    if len(sims.theta) < FEWEST_CASES:
+    sims = _complete(place, guard)
+    if sims is None:
         return Interrupted(f"{begun}, which are lost. A store (store=folder) would have kept them.")
     error = Interrupted(
         f"{begun}. A store (store=folder) would have kept them; as it is, {len(sims.theta):,} cases are in the attribute "
@@ -150,6 +153,19 @@ def _interrupted(place: Memory | StoreFilling, guard: Guard) -> Interrupted:
     )
     error.simulations = sims
     return error
+
+
+def _keep(error: ScorefoldError, place: Memory | StoreFilling, guard: Guard) -> None:
+    """Have an error that ended the run in memory hold what was done before it."""
+    if isinstance(place, Memory) and (sims := _complete(place, guard)) is not None:
+        error.simulations = sims
+        error.add_note(f"{len(sims.theta):,} cases are complete, and in the attribute `simulations` of this error.")
+
+
+def _complete(place: Memory, guard: Guard) -> Simulations | None:
+    """The cases of a run that ended early, if there are enough of them to train with."""
+    sims = _with_texts(place.simulations(), guard)
+    return sims if len(sims.theta) >= FEWEST_CASES else None
 
 
 def _with_texts(sims: Simulations, guard: Guard) -> Simulations:

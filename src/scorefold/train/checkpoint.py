@@ -57,6 +57,8 @@ class Checkpoint(NamedTuple):
     """Between two checkpoints."""
     best_so_far: bool = False
     """Take what there is, and train no further."""
+    held: State | None = None
+    """What there is, in memory instead of the folder."""
 
     def read(self, like: Any) -> State | None:
         """The latest state whose arrays have the structure, shapes and types of `like` (except for the losses' length)."""
@@ -90,8 +92,8 @@ class Checkpoint(NamedTuple):
             "another folder to train anew, or the settings of then to go on."
         )
 
-    def write(self, state: State) -> None:
-        """Keep the state; if the disk does not want it, say so and let training go on."""
+    def write(self, state: State) -> bool:
+        """Keep the state; if the disk does not want it, say so, return False and let training go on."""
         config = {"fingerprint": dict(self.fingerprint), "round": state.round, "done": state.done}
         try:
             model.write(self.folder / f"round-{state.round:06d}", FORMAT, config, trees.arrays_of(state.arrays))
@@ -99,6 +101,8 @@ class Checkpoint(NamedTuple):
                 shutil.rmtree(folder)
         except OSError as error:
             warnings.warn(f"no checkpoint could be written to {self.folder} ({error})", ScorefoldWarning, stacklevel=2)
+            return False
+        return True
 
     @contextmanager
     def session(self) -> Iterator["Watch"]:
@@ -118,6 +122,22 @@ class Checkpoint(NamedTuple):
                 yield Watch(self, stopped, [time.monotonic()])
 
 
+class Stopped(Interrupted):
+    """Ctrl-C in training. What was learned can still be had: train again with `so_far` as the checkpoint."""
+
+    so_far: Checkpoint | None = None
+    """None where no round was done."""
+
+
+def stopped(state: State, rounds: int) -> Stopped:
+    """The exception for Ctrl-C after so many rounds."""
+    if not state.round:
+        return Stopped("training was interrupted before its first round was done")
+    error = Stopped(f"training was interrupted after round {state.round:,} of at most {rounds:,}")
+    error.so_far = Checkpoint(Path(), {}, best_so_far=True, held=state)
+    return error
+
+
 class Watch(NamedTuple):
     """Says when to write."""
 
@@ -130,13 +150,15 @@ class Watch(NamedTuple):
     def after_round(self, state: State, rounds: int) -> None:
         """Write if it is time or training is done; after a signal write, and stop with `Interrupted`."""
         due = time.monotonic() - self.last[0] >= self.checkpoint.seconds
+        written = False
         if due or state.done or self.stopped:
-            self.checkpoint.write(state)
+            written = self.checkpoint.write(state)
             self.last[0] = time.monotonic()
         if self.stopped:
+            kept = "nothing is lost" if written else "what the checkpoint before does not have is lost"
             raise Interrupted(
-                f"training was stopped after round {state.round} of {rounds}, and nothing is lost. To go on, make the same "
-                f"call with checkpoint={str(self.checkpoint.folder)!r}; best_so_far=True added to it returns the best so far."
+                f"training was stopped after round {state.round} of {rounds}, and {kept}. To go on, make the same call with "
+                f"checkpoint={str(self.checkpoint.folder)!r}; best_so_far=True added to it returns the best so far."
             )
 
 

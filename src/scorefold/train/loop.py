@@ -23,7 +23,7 @@ import optax
 
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
-from scorefold.train.checkpoint import Checkpoint, State
+from scorefold.train.checkpoint import Checkpoint, State, stopped
 from scorefold.train.devices import everywhere, over_devices
 from scorefold.train.schedule import Beat, Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.training import MOST_UNSEEN, History, Pace, Training, choose, pace_of
@@ -194,6 +194,8 @@ def _like(program: _Program) -> Any:
 def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None) -> State:
     """Rounds until training is done, from the checkpoint if there is one, with the state kept now and then."""
     rounds = program.limits.rounds
+    if checkpoint is not None and checkpoint.held is not None:
+        return checkpoint.held
     with contextlib.ExitStack() as stack:
         watch, found = None, None
         if checkpoint is not None:
@@ -208,7 +210,10 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
         if not state.done:
             report.update(0, "compiling the first round")
         while not state.done:
-            state = _one_round(program, state)
+            try:
+                state = _one_round(program, state)
+            except KeyboardInterrupt:
+                raise stopped(state, rounds) from None
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
             report(f"loss {train:.4f}  validation {validation:.4f}")
             if watch is not None:

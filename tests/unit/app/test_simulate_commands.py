@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +170,25 @@ def test_the_documented_run_runs(tmp_path):
         subprocess.run([sys.executable, *argv], cwd=tmp_path, env=own, check=True, timeout=120)
         assert Store.open(tmp_path / "simulations").shape == (20,)
     assert Store.open(tmp_path / "simulations").stop() == 250
+
+
+def test_ctrl_c_says_what_is_kept(run):
+    """As on a terminal: typer alone would end it without a word."""
+    (run.parent / "model_for_commands.py").write_text(MODEL.replace("import numpy as np", "import numpy as np, time").replace(
+        "    x =", "    time.sleep(0.05)\n    x ="
+    ))  # fmt: skip
+    own = {**os.environ, "PYTHONPATH": str(Path(scorefold.__file__).parent.parent)}
+    command = "import sys; sys.argv = ['scorefold', 'simulate', 'run.toml']; from scorefold.app.cli import main; main()"
+    child = subprocess.Popen([sys.executable, "-c", command], cwd=run.parent, env=own, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not list(run.parent.glob("run-simulations/shards/*")) and time.monotonic() < until:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    said = child.communicate(timeout=60)[1]
+    assert child.returncode == 1
+    assert re.search(r"scorefold: simulating was interrupted after \d+ of 200 simulations; they are kept in .*continues", said)
+    assert "Traceback" not in said
+    assert 0 < Store.open(run.parent / "run-simulations").stop() < 200
 
 
 def test_help_says_that_the_file_runs_code():

@@ -376,12 +376,19 @@ def test_an_early_interrupt_has_nothing_to_keep(number):
     assert caught.value.simulations is None
 
 
-def test_an_interrupted_batch_keeps_those_before(monkeypatch):
+@pytest.mark.parametrize(
+    ("stop", "raised", "message"),
+    [
+        (KeyboardInterrupt(), Interrupted, "after 128 of 300"),
+        (SimulatorError("out of memory"), SimulatorError, "128 cases are complete"),
+    ],
+)
+def test_a_batch_that_stops_the_run_keeps_those_before(monkeypatch, stop, raised, message):
     batches = []
 
     def run_batch(*arguments):
         if len(batches) == 2:
-            raise KeyboardInterrupt
+            raise stop
         batches.append(arguments)
         return real(*arguments)
 
@@ -389,7 +396,7 @@ def test_an_interrupted_batch_keeps_those_before(monkeypatch):
     monkeypatch.setattr(compiled, "BATCH", 64)
     whole = simulate(PRIOR, batched_echo, 300)
     monkeypatch.setattr(compiled, "run_batch", run_batch)
-    with pytest.raises(Interrupted, match="after 128 of 300") as caught:
+    with pytest.raises(raised, match=message) as caught:
         simulate(PRIOR, batched_echo, 300)
     np.testing.assert_array_equal(caught.value.simulations.x, whole.x[:128])
 

@@ -75,7 +75,8 @@ def run(
         f"{len(left):,} to run"
     )
     about = {"preset": preset, "only": only, "executor": executor, "version": _version()}
-    with Watch(left, console) as watch:
+    again = "stopped; the records so far are kept, and the same command makes the others."
+    with usage.stoppable(again), Watch(left, console) as watch:
         drive(cells, out, executor, about, watch)
     console.print(f"All {len(cells):,} records are in {out}. Next: scorefold report {out}", soft_wrap=True)
 

@@ -33,11 +33,7 @@ def simulate(config: Annotated[Path, typer.Argument(help="A TOML file; see docs/
     prior, simulator = known("CONFIG", read.prior), known("CONFIG", read.simulator)
     arguments = known("CONFIG", read.arguments)
     with at_work():
-        try:
-            sims = run(prior, simulator, **arguments, progress=True)
-        except KeyboardInterrupt:
-            typer.echo(f"scorefold: stopped; what was finished is in {read.store}. Run it again to continue.", err=True)
-            raise typer.Exit(1) from None
+        sims = run(prior, simulator, **arguments, progress=True)
     typer.echo(f"{sims}\nThe store is {read.store}; look into it with `scorefold store info {read.store}`.")
 
 

@@ -30,12 +30,24 @@ def folder(out: Path) -> None:
 
 
 @contextmanager
+def stoppable(kept: str = "") -> Iterator[None]:
+    """After Ctrl-C a line says what is kept, in the words of the exception or in these; typer itself would say nothing."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        typer.echo(f"scorefold: {str(stop) or kept or 'stopped'}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
 def at_work() -> Iterator[None]:
-    """Every warning as a line on standard error; programs that are compiled meanwhile are kept for the next command."""
+    """Every warning, and what Ctrl-C leaves, as a line on standard error; programs that are compiled meanwhile are kept for the
+    next command.
+    """
     from scorefold.disk.program_cache import cache
 
     cache()
-    with warnings.catch_warnings():
+    with stoppable(), warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, *rest, **others: typer.echo(f"scorefold: {message}", err=True)
         yield

@@ -21,8 +21,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from scorefold import settings
-from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods.method import Method
+from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.methods.method import Method, train_as_far
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
 from scorefold.methods.refine.modes import vanished
 from scorefold.methods.refine.plan import check_made
@@ -91,14 +91,14 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
         try:
             made.append(_simulated(job, before, shared.left_to_place(calls, frame, start.prior), number, int(seeds[0])))
-        except Interrupted:
+            new, cases = fit_in(frame, [*there, *made], start, job.method, int(seeds[1]), plan.progress)
+            w, clouds = drawn_by(new, x, (plan.seed, number))
+        except KeyboardInterrupt:
             if not done:
                 raise
             _say_interrupted(len(done))
             break
-        local, cases = fit_in(frame, [*there, *made], start, job.method, int(seeds[1]), plan.progress)
-        w, clouds = drawn_by(local, x, (plan.seed, number))
-        after = frame.from_w(w)
+        local, after = new, frame.from_w(w)
         one = _round(frame, made[-1], cases, w, before, after)
         modes = modes_by_likelihood(local, x, w, after, clouds)
         done.append(one._replace(modes=modes, vanished=vanished(before, after)))
@@ -110,7 +110,7 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
 
 def _say_interrupted(done: int) -> None:
     warnings.warn(
-        f"simulating was interrupted: the refinement rests on the rounds before, {done} of them.",
+        f"round {done + 1} was interrupted: the refinement rests on the rounds before, {done} of them.",
         ScorefoldWarning,
         stacklevel=5,
     )
@@ -127,7 +127,7 @@ def fit_in(
     """A likelihood of w from all simulations in a frame, and how many there are."""
     cases = _in_frame(_together(simulated), frame, start.prior)
     with single_precision():
-        local = method.train([cases], [seed], progress)[0]
+        local, _ = train_as_far(method, cases, seed, progress)
     assert isinstance(local, SummedPosterior)
     return local, len(cases.theta)
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods.method import Method
+from scorefold.methods.method import Method, train_as_far
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
 from scorefold.methods.refine.likelihood_rounds import Job, agree, fit_in
 from scorefold.methods.refine.mode_weights import modes_by_likelihood, modes_by_scores
@@ -241,9 +241,10 @@ def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) ->
     cases = made.cases
     if (joined := summarised(unseen, start, made.region)) is not None:
         cases, summaries = joined
-    local = method.train([cases], [int(numbers[2])], plan.progress)[0]
+    local, to_the_end = train_as_far(method, cases, int(numbers[2]), plan.progress)
+    assert isinstance(local, ComposedPosterior)
     tried = [("scores", _last_round(job, at, made._replace(cases=cases), local, summaries))]
-    if tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
+    if to_the_end and tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
         simulated = [split(one, 1) for _, one in (*job.known, *at.earlier)] + [*job.shared.placed, split(made.fresh, 1)]
         other, _ = fit_in(made.region, simulated, start, job.likelihood, int(numbers[2]), plan.progress)
         tried.append(("a likelihood", _last_round(job, at, made, other, None)))

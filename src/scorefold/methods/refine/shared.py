@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold import settings
+from scorefold.errors import Interrupted, ScorefoldError
 from scorefold.methods.refine.plan import smallest_share
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.region import acceptance, fit_of
@@ -71,12 +72,39 @@ One = Callable[[np.ndarray, Refining, Shared], tuple[RefinedPosterior, Shared]]
 
 def each(xs: Sequence[np.ndarray], plan: Refining, one: One) -> list[RefinedPosterior]:
     """Refine every data set; the first as if it were alone."""
-    found, shared = [], Shared()
+    found: list[RefinedPosterior] = []
+    shared = Shared()
     for number, x in enumerate(xs):
-        refined, made = one(x, _own(plan, number, len(xs)), shared)
+        try:
+            refined, made = one(x, _own(plan, number, len(xs)), shared)
+        except KeyboardInterrupt as stop:
+            raise _interrupted(stop, found, len(xs), plan) from None
+        except ScorefoldError as error:
+            if found:
+                error.posteriors = found
+                error.add_note(f"{_those(found, len(xs))} of this error.")
+            raise
         found.append(refined)
         shared = shared.with_those(made)
     return found
+
+
+def _interrupted(stop: KeyboardInterrupt, found: list[RefinedPosterior], count: int, plan: Refining) -> Interrupted:
+    """What is kept, in words and in the exception."""
+    said = [f"{str(stop).removesuffix('.') or 'refining was interrupted'}."]
+    if "kept" not in said[0]:  # where it was simulating, it has said so
+        lost = "A store (store=folder) would have kept the simulations of its rounds."
+        kept = f"The simulations of its rounds are kept in {plan.store}, and the same call continues."
+        said.append(lost if plan.store is None else kept)
+    if found:
+        said.append(f"{_those(found, count)} of this exception.")
+    error = Interrupted(" ".join(said))
+    error.posteriors = found or None
+    return error
+
+
+def _those(found: list[RefinedPosterior], count: int) -> str:
+    return f"The posteriors of the first {len(found)} of {count} data sets are in the attribute `posteriors`"
 
 
 def _own(plan: Refining, number: int, count: int) -> Refining:

@@ -54,7 +54,7 @@ class Compiled:
             for first in range(start - start % batch, stop, batch):
                 try:
                     parts.append(self._batch(first, batch, max(start, first), min(stop, first + batch), theta))
-                except KeyboardInterrupt:
+                except (KeyboardInterrupt, SimulatorError):
                     if parts:
                         yield _together(parts)  # what is done is not lost
                     raise
