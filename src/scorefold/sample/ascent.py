@@ -15,6 +15,8 @@ from scorefold.types import Array, Callable, Cloud, Float, Scalar, Theta
 FLATTEST = 1e-2
 """Curvature, where the prior's is 1."""
 LONGEST = 0.5
+TOGETHER = 16
+"""Derivatives at a time."""
 
 
 def ascend(score: Callable[[Cloud], Cloud], u: Cloud, steps: int) -> Cloud:
@@ -37,7 +39,9 @@ def curvatures(score: Callable[[Cloud], Cloud], u: Cloud) -> Float[Array, "draws
     def column(axis: Float[Array, " dim"]) -> Cloud:
         return jax.jvp(score, (u,), (jnp.broadcast_to(axis, u.shape),))[1]
 
-    jacobian = jnp.moveaxis(jax.lax.map(column, jnp.eye(u.shape[1], dtype=u.dtype)), 0, -1)
+    # Together, as the score itself is then computed once; not too many, as each takes as much memory as a cloud.
+    columns = jax.lax.map(column, jnp.eye(u.shape[1], dtype=u.dtype), batch_size=TOGETHER)
+    jacobian = jnp.moveaxis(columns, 0, -1)
     return -(jacobian + jnp.swapaxes(jacobian, 1, 2)) / 2
 
 
