@@ -2,7 +2,8 @@
 
     python benchmarks/answers.py                                        # all parts; a line of JSON for each result, as it comes
     python benchmarks/answers.py other_prior missing --out results.jsonl
-    python benchmarks/answers.py evidence --tasks mixture --budget 100000 --seeds 3
+    python benchmarks/answers.py evidence --members 3 --steps 10000 --seeds 2    # nle as it is trained by default
+    python benchmarks/answers.py other_prior --tasks sir --method nle
     python benchmarks/answers.py --steps 2000                           # shorter trainings
 
 - other_prior: gaussian and sir (a prior near the first one, and one that is half as wide) at n = 8, trained under one prior and
@@ -51,6 +52,8 @@ class Asked:
     seeds: tuple[int, ...]
     """Of simulations and training."""
     tasks: tuple[str, ...]
+    method: str
+    """Of other_prior."""
     out: Path | None
 
     def say(self, part: str, **found: Any) -> None:
@@ -80,7 +83,7 @@ def picked(theta: np.ndarray, log_ratio: np.ndarray, rng: np.random.Generator) -
 
 def other_prior(asked: Asked) -> None:
     """C2ST against exact draws under the other prior, changed at sampling and trained under it."""
-    method = sf.NPSE(set_size=1, training=asked.training)
+    method = sf.NLE() if asked.method == "nle" else sf.NPSE(set_size=1, training=asked.training)
     for task, word, other in other_priors(asked.tasks):
         for seed in asked.seeds:
             first, under = (
@@ -100,7 +103,7 @@ def other_prior(asked: Asked) -> None:
                     "own": c2st(own[:1_000], wide[rng.choice(len(wide), 1_000)], seed=0),
                     "against reweighed": c2st(changed, reweighed, seed=0),
                 }  # fmt: skip
-                asked.say("other_prior", task=task.name, prior=word, n=8, seed=seed, data=i, **numbers)
+                asked.say("other_prior", method=asked.method, task=task.name, prior=word, n=8, seed=seed, data=i, **numbers)
 
 
 def exact_base() -> GaussianBase:
@@ -234,11 +237,12 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=10_000, help="simulations")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--method", choices=("f-npse", "nle"), default="f-npse", help="of other_prior; nle as by default")
     parser.add_argument("--out", type=Path, help="a file that the lines are added to, too")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     training = sf.Training(steps=given.steps, members=given.members)
-    asked = Asked(training, given.budget, tuple(range(given.seeds)), tuple(given.tasks), given.out)
+    asked = Asked(training, given.budget, tuple(range(given.seeds)), tuple(given.tasks), given.method, given.out)
     for part in given.parts or PARTS:
         began = time.perf_counter()
         PARTS[part](asked)

@@ -17,7 +17,7 @@ SIGNATURES = {
         "missing",
     ],
     "Workers": ["count", "timeout", "memory", "executor", "max_failures"],
-    "evidence": ["posterior", "x_obs", "draws", "seed"],
+    "evidence": ["posterior", "x_obs", "draws", "prior", "inputs", "seed"],
     "fit": ["sims", "method", "seed", "progress", "checkpoint", "checkpoint_seconds", "best_so_far"],
 }  # fmt: skip
 

@@ -84,7 +84,7 @@ def posterior_predictive(
     count = min(PREDICTED_DATASETS, len(drawn.theta))
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
-    how = {"inputs": drawn.inputs, "missing": drawn.missing}
+    how: dict[str, Any] = {"inputs": drawn.inputs, "missing": drawn.missing}
     simulate = partial(replicate, drawn.theta[some], simulator, len(x_obs), own, workers, **how)
     replicated = as_far_as_made(simulate, FEWEST_REPLICATES)
     replicated = replicated.reshape(len(replicated), len(x_obs), -1)[..., : x_obs.shape[1]]

@@ -23,7 +23,8 @@ from scorefold.types import Array, Callable, Cloud, Float
 NODES = 4
 TOGETHER = 1_024
 """Points at a time."""
-STEPS_A_LEVEL, LAST_STEPS = 2, 12
+FOLLOWED, STEPS_A_LEVEL, LAST_STEPS = 12, 2, 12
+"""Levels that a maximum is followed through, at most, and steps uphill at each, and at the lowest."""
 
 
 @eqx.filter_jit
@@ -89,7 +90,8 @@ def climbed(
             return ascend(lambda u: composed(u, level, key), u, STEPS_A_LEVEL), None
 
         if follow:
-            u, _ = jax.lax.scan(at_level, u, grid)
+            some = jax.tree.map(lambda v: v[:: -(-len(v) // FOLLOWED)], grid)
+            u, _ = jax.lax.scan(at_level, u, some)
         lowest = jax.tree.map(lambda v: v[-1], grid)
         u = ascend(lambda u: composed(u, lowest, key), u, LAST_STEPS)
         return u, curvatures(lambda u: composed(u, lowest, key), u)

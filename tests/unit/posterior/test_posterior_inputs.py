@@ -1,17 +1,21 @@
 """Posteriors of simulations with known inputs: observations come with theirs, and new simulations have the right ones."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
+from exact_posteriors import Health, Settings
 
 import scorefold as sf
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, Prepared, likelihood_network
 from scorefold.density.line import fit_line
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, UnlikeSimulations
+from scorefold.posterior.draws import Draws
+from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.standardize import fit_standardize
 from scorefold.simulation.columns import Columns
 from scorefold.simulation.simulations import Simulations
@@ -181,3 +185,39 @@ def test_a_likelihood_is_of_the_outcomes_given_the_inputs():
     assert low[0] == pytest.approx(1, abs=1e-3)
     assert high[0] == pytest.approx(1, abs=1e-3)
     assert high[1] - low[1] > 0.5
+
+
+class Response(eqx.Module):
+    """y | u, dose ~ N(u_0 + u_1 dose, 0.25), exactly."""
+
+    normalised: bool = eqx.field(static=True, default=True)
+
+    def prepare(self, x):
+        return x
+
+    def term(self, u, x):
+        return -((x[0] - u[0] - u[1] * x[1]) ** 2) / 2 / 0.25
+
+    def log_volume(self, x):
+        return -jnp.log(2 * jnp.pi * 0.25) / 2
+
+
+@pytest.mark.full
+@pytest.mark.false_failure(1e-6)
+def test_densities_and_the_evidence_are_given_the_inputs(posterior):
+    exact = SummedPosterior(PRIOR, Settings(sampler="smc"), Response(), None, (2,), inputs=1, made=posterior.made)
+    design, law = np.c_[np.ones(4), DOSE], scipy.stats.multivariate_normal
+    precision = np.eye(2) + design.T @ design / 0.25
+    right = law(np.linalg.solve(precision, design.T @ Y / 0.25), np.linalg.inv(precision))
+    theta = right.rvs(2_000, random_state=0)
+    each = scipy.stats.norm(theta @ design.T, 0.5).logpdf(Y)
+    np.testing.assert_allclose(exact.log_likelihood(theta, Y, inputs=DOSE), each, atol=1e-3)
+    draws = Draws(theta, PRIOR.names, Health(), 4, None, 0.0)
+    some = theta[:20]
+    np.testing.assert_allclose(exact.log_prob(some, Y, draws=draws, inputs=DOSE), right.logpdf(some), atol=0.1)
+    np.testing.assert_allclose(exact.map(Y, draws=draws, inputs=DOSE), right.mean, atol=0.02)
+    found = sf.evidence(exact, Y, draws=draws, inputs=DOSE)
+    assert abs(found.log - law(np.zeros(4), 0.25 * np.eye(4) + design @ design.T).logpdf(Y)) < 0.1
+    assert exact.sensitivity(Y, draws=draws, inputs=DOSE).observations.shape == (4, 2)
+    with pytest.raises(ScorefoldError, match="known inputs of each observation"):
+        exact.log_prob(some, Y)
