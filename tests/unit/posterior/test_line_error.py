@@ -55,7 +55,7 @@ def test_it_is_the_spread_of_lines_that_are_fitted_again(slope, noise):
     u = rng.multivariate_normal(mean, covariance, 500)
     shape = LikelihoodShape(dim, 4, 4, 1, 2, "affine")
     network = jax.vmap(lambda key: likelihood_network(shape, key=key))(jax.random.split(jax.random.key(0), 2))
-    terms = MeanTerms(network, Standardize(jnp.zeros(4), jnp.ones(4)), line, Likelihood)
+    terms = MeanTerms(network, None, Standardize(jnp.zeros(4), jnp.ones(4)), line, Likelihood)
     assert 0.42 < line_error(terms, x, u, CASES) / spread < 2.4
 
 
