@@ -333,15 +333,16 @@ def test_an_expansion_adds_what_is_of_third_order():
     whole = Local(value + 7, slope, bend)  # the sum of all, where it is known, is another
     expansion = Expansion(centre, jnp.eye(2)[None] / root, whole, Local(value, slope, bend), jnp.array([True]))
     u = centre + root * jnp.asarray(np.random.default_rng(0).normal(size=(8, 2)), jnp.float32)
-    found = expanded(u, (cubes, some, expansion))
+    of_all = jax.jit(lambda u: expanded(u, (cubes, some, expansion)))
+    found = of_all(u)
     np.testing.assert_allclose(found[0], cubes(u, some)[0] + 7, rtol=1e-4)
     np.testing.assert_allclose(found[1], cubes(u, some)[1], rtol=1e-4, atol=1e-3)
     far = jnp.array([[100.0, 0.0], [200.0, 0.0], [1.0, 0.0]])
-    value, slope = expanded(far, (cubes, some, expansion))
+    value, slope = of_all(far)
     assert (value < -100).all()  # where the cubes would be 160 u³
     assert (slope[:, 0] < 0).all()
     for i, at in enumerate(np.asarray(far)):
-        ends = expanded(jnp.asarray(at + np.array([[0.01, 0], [-0.01, 0]]), jnp.float32), (cubes, some, expansion))[0]
+        ends = of_all(jnp.asarray(at + np.array([[0.01, 0], [-0.01, 0]]), jnp.float32))[0]
         np.testing.assert_allclose((ends[0] - ends[1]) / 0.02, slope[i, 0], rtol=0.05)
 
 
@@ -352,6 +353,7 @@ def test_one_draw_is_judged_by_many(monkeypatch):
     assert min(judged) >= module.FIRST_WEIGHED
 
 
+@pytest.mark.full
 def test_a_sum_of_very_many_terms_is_precise_where_it_is_level():
     x = normal(100_000)
     at = x.mean(axis=0)
