@@ -27,7 +27,7 @@ from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_c
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
-from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered
+from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import several_sets, with_inputs
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
@@ -54,8 +54,6 @@ class Posterior(Densities):
         >>> import scipy.stats, scorefold as sf
         >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
         >>> posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200), "abc")
-        >>> isinstance(posterior, sf.Posterior)
-        True
         >>> posterior.sample([[0.5, 0.7]], draws=100).names
         ('rate',)
 
@@ -461,7 +459,7 @@ class Posterior(Densities):
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
                 "different sizes go to sample, as a list."
             )
-        seeds = _seeds(seed, len(x))
+        seeds = seeds_of(seed, len(x))
         flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
         with single_precision():
@@ -495,13 +493,3 @@ class Posterior(Densities):
         """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
         missing = getattr(self.method, "missing", False)
         return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, missing)
-
-
-def _seeds(seed: int | Sequence[int] | None, count: int) -> list[tuple[int, int]]:
-    """A seed and a number for each data set: one seed and all numbers, or a seed each."""
-    if not isinstance(seed, list | tuple):
-        first = settings.seed(seed)
-        return [(first, i) for i in range(count)]
-    if len(seed) != count:
-        raise ScorefoldError(f"expected one seed, or one for each of the {count} data sets; got {len(seed)}")
-    return [(settings.seed(one), 0) for one in seed]
