@@ -10,16 +10,20 @@ import signal
 from importlib.metadata import version
 from pathlib import Path
 
-# Programs here are compiled far more often than run. Without optimisations and with XLA's older emitters they are compiled in
-# a third of the time. Child processes inherit it; jax reads it when it is imported, below.
+# Programs here are compiled far more often than run. Without optimisations, with XLA's older emitters and in one piece, as
+# other tests keep the other processors busy, they are compiled in a third of the time. None is kept on the disk, where the
+# command line would keep them in the user's folder: hardly one is compiled twice, and tests would depend on earlier runs.
+# Child processes inherit it; jax reads it when it is imported, below.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 if version("jaxlib").startswith("0.10."):  # a later version that does not know the flag would abort
-    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 
 import false_failures
 import jax
 import jaxtyping
+import no_skips
 import pytest
 
 jaxtyping.install_import_hook("scorefold", "beartype.beartype")
@@ -51,22 +55,14 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 100)
 
 
-def _no_skips(report):
-    """With SCOREFOLD_NO_SKIPS=1, as `.ci/run` has it, what was skipped has failed."""
-    if os.environ.get("SCOREFOLD_NO_SKIPS") == "1" and report.skipped and not hasattr(report, "wasxfail"):
-        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-        report.outcome, report.longrepr = "failed", f"expected no test to be skipped here; got {reason!r}"
-    return report
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    return _no_skips((yield))
+    return no_skips.failed_if_skipped((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    return _no_skips((yield))
+    return no_skips.failed_if_skipped((yield))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -38,12 +38,13 @@ def data():
 
 METHODS = {
     "nle": sf.NLE(training=SHORT),
-    "f-npse": pytest.param(sf.NPSE(training=SHORT), marks=pytest.mark.full),
-    "nre": pytest.param(sf.NRE(training=SHORT), marks=pytest.mark.full),
+    "f-npse": sf.NPSE(training=SHORT),
+    "nre": sf.NRE(training=SHORT),
 }
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full  # unit/posterior/test_posterior_inputs.py has the machinery
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_a_trained_posterior_uses_the_inputs(sims, data, method, quick_to_run, tmp_path):
     y, dose = data

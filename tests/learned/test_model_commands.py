@@ -183,6 +183,7 @@ def test_sampling_under_another_prior_and_given_a_parameter(folder, model):
     assert call("sample", model, folder / "x.csv", "--prior", folder / "none.toml").exit_code == 2
 
 
+@pytest.mark.full
 def test_evidence(folder, model):
     done = call("evidence", model, folder / "x.csv")
     assert done.exit_code == 0, done.output

@@ -2,12 +2,13 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 
 def shaken(module, scale=0.3):
-    """The module with noise on all its weights."""
+    """The module with noise on all its weights, drawn by NumPy: JAX would compile a program for every shape."""
+    rng = np.random.default_rng(7)
     arrays, rest = eqx.partition(module, eqx.is_inexact_array)
-    leaves, tree = jax.tree.flatten(arrays)
-    keys = jax.random.split(jax.random.key(7), len(leaves))
-    moved = [leaf + scale * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)]
-    return eqx.combine(jax.tree.unflatten(tree, moved), rest)
+    moved = jax.tree.map(lambda leaf: jnp.asarray(leaf + scale * rng.standard_normal(leaf.shape), leaf.dtype), arrays)
+    return eqx.combine(moved, rest)

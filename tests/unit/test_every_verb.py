@@ -104,15 +104,16 @@ def test_an_exception_costs_one_simulation(verb, posteriors, failing):
     assert VERBS[verb](posteriors, failing(raises), None) == 1
 
 
-@pytest.mark.parametrize("what", [hangs, dies])
-@pytest.mark.parametrize("verb", shortly(list(VERBS), "check", "compare"))
+@pytest.mark.parametrize(
+    ("verb", "what"), shortly(itertools.product(VERBS, [hangs, dies]), ("check", hangs), ("compare", dies))
+)
 @pytest.mark.filterwarnings("ignore::scorefold.errors.ScorefoldWarning")
 def test_one_that_hangs_or_dies_costs_one_simulation_where_workers_watch(verb, what, posteriors, failing):
     workers = sf.Workers(1, timeout=2 if what is hangs else None)
     assert VERBS[verb](posteriors, failing(what), workers) == 1
 
 
-@pytest.mark.parametrize("verb", shortly(list(VERBS), "check", "compare"))
+@pytest.mark.parametrize("verb", shortly(list(VERBS), "compare"))
 @pytest.mark.filterwarnings("ignore::scorefold.errors.ScorefoldWarning")
 def test_every_verb_takes_an_executor(verb, posteriors, failing):
     with ThreadPoolExecutor(1) as executor:

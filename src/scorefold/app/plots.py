@@ -70,6 +70,14 @@ def pairs(
 
     Raises:
         ScorefoldError: where the draws are not `Draws`, the others do not have their shape, or a parameter is not there.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"a": scipy.stats.norm(0, 1), "b": scipy.stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.normal(size=2)
+        >>> posterior = sf.fit(sf.simulate(prior, simulator, budget=2_000, set_size=5), "abc")
+        >>> figure = sf.plots.pairs(posterior.sample([[0.5, 0.7]]), truth=[0.4, 0.9], prior=True)
     """
     chosen = _chosen(_drawn(draws).names, parameters)
     clouds = {"reference": _cloud(reference), "prior": _prior(draws) if prior else None}
@@ -116,6 +124,15 @@ def sequence(
 
     Raises:
         ScorefoldError: where there are no draws, or not a reference for each of them.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"a": scipy.stats.norm(0, 1), "b": scipy.stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.normal(size=2)
+        >>> posterior = sf.fit(sf.simulate(prior, simulator, budget=2_000, set_size=5), "abc")
+        >>> x_obs = [[0.5, 0.7], [0.9, -0.3], [0.1, 1.2]]
+        >>> figure = sf.plots.sequence([posterior.sample(x_obs[:n]) for n in (1, 3)])
     """
     if not many:
         raise ScorefoldError("expected draws for at least one number of observations; got none")
@@ -242,6 +259,14 @@ def predictive(
 
     Raises:
         ScorefoldError: where fewer than 20 of the simulated data sets are finite.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"a": scipy.stats.norm(0, 1), "b": scipy.stats.norm(0, 1)})
+        >>> def simulator(theta, rng):
+        ...     return theta + rng.normal(size=2)
+        >>> posterior = sf.fit(sf.simulate(prior, simulator, budget=2_000, set_size=5), "abc")
+        >>> figure = sf.plots.predictive(posterior.sample([[0.5, 0.7], [0.9, -0.3], [0.1, 1.2]]), simulator)
     """
     found = posterior_predictive(_drawn(draws), simulator, seed, workers)
     return diagnosis_figures.of_predictive(found, title)

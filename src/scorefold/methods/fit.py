@@ -105,15 +105,16 @@ def fit_many(
 
     Raises:
         ScorefoldError: As `sf.fit`, and where shapes differ or there is not a seed for each.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> sims = [sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), 200, seed=seed) for seed in (1, 2)]
+        >>> one, other = sf.fit_many(sims, "abc", seeds=[1, 2])
+        >>> one.sample([[0.5, 0.7]], draws=100).theta.shape
+        (100, 1)
     """
-    for name, values in (("sims", sims), ("seeds", seeds)):
-        if not isinstance(values, list | tuple) or (name == "sims" and isinstance(values, Simulations)):
-            raise ScorefoldError(f"expected {name} as a list; got {type(values).__name__}. For one training use sf.fit.")
-    for one in sims:
-        if not isinstance(one, Simulations):
-            raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(one).__name__}")
-    for seed in seeds:
-        settings.count("seed", seed, 0)
+    _check_lists(sims, seeds)
     chosen = methods.get(method)
     for one in sims:
         health.check(one)
@@ -128,25 +129,12 @@ def fit_many(
             ScorefoldWarning,
             stacklevel=3,
         )
-    shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density, len(one.input_names)) for one in sims}
-    if len(shapes) != 1 or len(sims) != len(seeds):
-        raise ScorefoldError(
-            f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
-        )
-    if any(one.missing for one in sims) and not (hasattr(chosen, "missing") and all(one.missing for one in sims)):
-        raise ScorefoldError(
-            "expected simulations without missing numbers, or all with them and any method but ABC, which compares complete "
-            f"observations; got missing=True for {type(chosen).__name__}. Use method='f-npse', or simulate without it."
-        )
+    _check_alike(sims, seeds, chosen)
     for one in sims:
         health.say(one)
     if sims:
         say_if_it_cannot_be_saved(chosen, sims[0])
-    kept = None
-    if checkpoint is not None:
-        kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
-    elif best_so_far is not False:
-        raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
+    kept = _checkpoint(checkpoint, checkpoint_seconds, best_so_far, sims, chosen, seeds)
     try:
         return _trained(chosen, sims, seeds, progress, kept)
     except Stopped as stopped:
@@ -170,9 +158,40 @@ def _trained(
     return [replace(one, made=_made(own, seed, finished)) for one, own, seed in zip(trained, sims, seeds, strict=True)]
 
 
+def _check_lists(sims: Any, seeds: Any) -> None:
+    """A list of simulations and a list of seeds, or a ScorefoldError."""
+    for name, values in (("sims", sims), ("seeds", seeds)):
+        if not isinstance(values, list | tuple) or (name == "sims" and isinstance(values, Simulations)):
+            raise ScorefoldError(f"expected {name} as a list; got {type(values).__name__}. For one training use sf.fit.")
+    for one in sims:
+        if not isinstance(one, Simulations):
+            raise ScorefoldError(f"expected the Simulations that sf.simulate returns; got {type(one).__name__}")
+    for seed in seeds:
+        settings.count("seed", seed, 0)
+
+
+def _check_alike(sims: Sequence[Simulations], seeds: Sequence[int], method: Method) -> None:
+    """Simulations that one compiled program can train on by this method, and a seed for each, or a ScorefoldError."""
+    shapes = {(one.prior.dim, one.shape, one.set_size, one.prior.has_density, len(one.input_names)) for one in sims}
+    if len(shapes) != 1 or len(sims) != len(seeds):
+        raise ScorefoldError(
+            f"expected simulations of one shape, and a seed each; got {len(sims)} in {len(shapes)} shapes, {len(seeds)} seeds"
+        )
+    if any(one.missing for one in sims) and not (hasattr(method, "missing") and all(one.missing for one in sims)):
+        raise ScorefoldError(
+            "expected simulations without missing numbers, or all with them and any method but ABC, which compares complete "
+            f"observations; got missing=True for {type(method).__name__}. Use method='f-npse', or simulate without it."
+        )
+
+
 def _checkpoint(
     folder: Any, seconds: Any, best_so_far: Any, sims: Sequence[Simulations], method: Method, seeds: Sequence[int]
-) -> Checkpoint:
+) -> Checkpoint | None:
+    """Where the training's state is kept, and what it is the state of; None without a folder."""
+    if folder is None:
+        if best_so_far is not False:
+            raise ScorefoldError("expected best_so_far=True only with checkpoint=FOLDER, of which it takes the best so far")
+        return None
     path = settings.folder(folder)
     if not method.resumes:
         raise ScorefoldError(f"expected a method that keeps checkpoints; {type(method).__name__} does not. Leave it out.")

@@ -87,6 +87,15 @@ def load(folder: str | os.PathLike[str], embedding: Callable[..., Any] | None = 
 
     Raises:
         ModelError: The folder is missing, incomplete, changed or of another version; the message says which.
+
+    Example:
+        >>> import pathlib, scipy.stats, tempfile, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200), "abc")
+        >>> folder = posterior.save(pathlib.Path(tempfile.mkdtemp()) / "model")
+        >>> again, x_obs = sf.load(folder), [[0.5, 0.7]]
+        >>> bool((again.sample(x_obs, draws=50).theta == posterior.sample(x_obs, draws=50).theta).all())
+        True
     """
     path = settings.folder(folder)
     try:

@@ -133,20 +133,11 @@ def smc_abc(
         (50, 1)
     """
     started = time.perf_counter()
-    budget, draws, seed = (
-        settings.count("budget", budget, SMALLEST_ROUND),
-        settings.count("draws", draws, 1),
-        settings.seed(seed),
-    )
-    x, known = _checked(prior, simulator, x_obs), inputs_from(inputs, None)
+    budget, draws = settings.count("budget", budget, SMALLEST_ROUND), settings.count("draws", draws, 1)
+    seed, x, known = settings.seed(seed), _checked(prior, simulator, x_obs), inputs_from(inputs, None)
     if known is not None and (known.table is None or len(known.table) != len(x)):
         raise ScorefoldError(f"expected inputs as a table with a row for each of the {len(x)} observations")
-    size = max(SMALLEST_ROUND, budget // (len(x) * ROUNDS))
-    if size * len(x) > budget:
-        raise ScorefoldError(
-            f"expected a budget of at least {size * len(x):,} calls, for {size} sets of {len(x)} observations; got {budget:,}. "
-            "Raise the budget, or use a method that learns from single observations, such as method='f-npse'."
-        )
+    size = _round_size(budget, len(x))
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
     compare = _Comparison(prior, simulator, x, seed, as_workers(workers), None if known is None else known.table)
     kept, path = _approach(compare, size, budget, rng)
@@ -160,6 +151,17 @@ def smc_abc(
     how = f"a population of {len(kept.u)}, {len(path.tolerances)} rounds"
     seconds, own = time.perf_counter() - started, () if known is None else known.names
     return Draws(theta, prior.names, info, len(x), how, seconds, inputs=compare.inputs, input_names=own)
+
+
+def _round_size(budget: int, n: int) -> int:
+    """Sets of n observations in a round, or a ScorefoldError where the budget has not even one round."""
+    size = max(SMALLEST_ROUND, budget // (n * ROUNDS))
+    if size * n > budget:
+        raise ScorefoldError(
+            f"expected a budget of at least {size * n:,} calls, for {size} sets of {n} observations; got {budget:,}. "
+            "Raise the budget, or use a method that learns from single observations, such as method='f-npse'."
+        )
+    return size
 
 
 class _Path(NamedTuple):

@@ -6,13 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from scorefold.errors import Diverged, Interrupted, UntrustworthyDraws
+from scorefold import settings
+from scorefold.errors import Diverged, Interrupted, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import Drawn, ManyDraws, Options
 from scorefold.prior import Prior
 from scorefold.progress import bar
 
 Many = tuple[np.ndarray, np.ndarray, np.ndarray]
 """u (data sets, draws, dim), converged and diverged."""
+
+
+def seeds_of(seed: int | Sequence[int] | None, count: int) -> list[tuple[int, int]]:
+    """A seed and a number for each data set: one seed and all numbers, or a seed each."""
+    if not isinstance(seed, list | tuple):
+        first = settings.seed(seed)
+        return [(first, i) for i in range(count)]
+    if len(seed) != count:
+        raise ScorefoldError(f"expected one seed, or one for each of the {count} data sets; got {len(seed)}")
+    return [(settings.seed(one), 0) for one in seed]
 
 
 def draw_one_by_one(

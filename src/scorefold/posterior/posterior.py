@@ -27,7 +27,7 @@ from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_c
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import Made
-from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered
+from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import several_sets, with_inputs
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
@@ -50,6 +50,13 @@ class Posterior(Densities):
     `sample` draws, `check` finds out how far the draws of one data set are off, `corrected` subtracts what was found, `refine`
     simulates where the posterior of one data set is, `using` gives the same posterior with another rule or sampler, and `save`
     keeps it. `print(posterior)` tells what it was trained on.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200), "abc")
+        >>> posterior.sample([[0.5, 0.7]], draws=100).names
+        ('rate',)
 
     For those who add a method: each has a final class of its own, a frozen dataclass with `made` as its last field. It can be
     saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers, words, tuples,
@@ -455,7 +462,6 @@ class Posterior(Densities):
             Interrupted: On Ctrl-C, with the draws for the data sets that are done as its `draws`.
         """
         draws = settings.count("draws", draws, 1)
-        firsts = [settings.seed(one) for one in (seed if isinstance(seed, list | tuple) else [seed])]
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
         x = settings.numbers("x_obs", x_obs)
         if inputs is not None:
@@ -465,12 +471,9 @@ class Posterior(Densities):
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
                 "different sizes go to sample, as a list."
             )
-        each = isinstance(seed, list | tuple)
-        if each and len(firsts) != len(x):
-            raise ScorefoldError(f"expected one seed, or one for each of the {len(x)} data sets; got {len(firsts)}")
+        seeds = seeds_of(seed, len(x))
         flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
-        seeds = [(one, 0) for one in firsts] if each else [(firsts[0], i) for i in range(len(x))]
         with single_precision():
             draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
             found = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)

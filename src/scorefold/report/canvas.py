@@ -84,7 +84,23 @@ def hold_within(axes: Axes, x: np.ndarray, y: np.ndarray, low: float, high: floa
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write the figure as a PNG cropped to what is drawn, whole or not at all, making the folders on the way."""
+    """Write the figure as a PNG cropped to what is drawn, whole or not at all, making the folders on the way.
+
+    Args:
+        figure: What a function of `sf.plots` returned, or any other matplotlib figure.
+        path: The file to write; one that is there is replaced.
+
+    Returns:
+        The path.
+
+    Raises:
+        StorageError: The file cannot be written; the message says why.
+
+    Example:
+        >>> import pathlib, tempfile, matplotlib.figure, scorefold as sf
+        >>> sf.plots.save(matplotlib.figure.Figure(), pathlib.Path(tempfile.mkdtemp()) / "new" / "figure.png").name
+        'figure.png'
+    """
     path, drawn = Path(path), BytesIO()
     figure.savefig(drawn, format="png", dpi=150, bbox_inches="tight", pad_inches=0.1, facecolor="white")
     with told(f"write the figure {path}", "No file there is half-written."):

@@ -123,7 +123,11 @@ def simulate(
         except ScorefoldError as error:
             _keep(error, place, guard)
             raise
-    sims = _with_texts(place.simulations(), guard)
+    return _enough(_with_texts(place.simulations(), guard), guard)
+
+
+def _enough(sims: Simulations, guard: Guard) -> Simulations:
+    """The simulations, with a word about those that failed, or a SimulatorError where too few are left."""
     if len(sims.theta) < FEWEST_CASES:
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {guard.sentence('and were left out')} Narrow the "
@@ -133,7 +137,7 @@ def simulate(
         warnings.warn(
             f"{guard.sentence('and were left out')} The posterior counts every observation as one that did not fail.",
             ScorefoldWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return sims
 

@@ -19,6 +19,7 @@ def test_p_values_are_as_defined():
     assert found.p_values[1, 1] == pytest.approx(min(1, 2 * min(above, below) / 31))
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_false_alarms():
     # Each of 200 means has p < 5 % with probability 4/100 (99 replicates): above 26 once in 20 million.

@@ -23,7 +23,7 @@ print(float(value), hits.count("/jax/compilation_cache/cache_hits"))
 
 
 def run(*arguments, **environment):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMPILATION", "JAX_PERSISTENT"))}
+    clean = {name: value for name, value in os.environ.items() if "_CACHE" not in name}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments], env={**clean, **environment}, capture_output=True, text=True, check=True
     )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from exact_posteriors import VARIANCES, summed
+from full import shortly
 from linear_posterior import NOISE, linear_posterior
 from scipy import stats
 from untrained import untrained
@@ -41,7 +42,7 @@ SHIFTED = np.array([1.0, -1.0]), np.array([0.3, 0.2])
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("n", [1, N])
+@pytest.mark.parametrize("n", shortly([1, N], N))
 def test_composed_scores_under_another_prior(composed, n):
     x = observed(NOISE)[:n]
     mean, sd = SHIFTED
@@ -135,7 +136,7 @@ def test_methods_without_them_refuse():
 
 # Means of 200 draws for each of three data sets, within 8 standard errors and a tenth.
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("cut", shortly([False, True], True))
 def test_many_data_sets_under_another_prior(composed, cut):
     x = np.stack([observed(NOISE) + shift for shift in (0.0, 0.3, 0.6)])
     mean, sd = SHIFTED
@@ -152,6 +153,7 @@ def test_many_data_sets_under_another_prior(composed, cut):
         composed.sample_many(x, 10, prior=sf.Prior({"a": stats.norm(100, 1), "b": stats.norm(0, 1)}))
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_many_data_sets_given_a_parameter(composed):
     x = np.stack([observed(NOISE), observed(NOISE) + 0.5])

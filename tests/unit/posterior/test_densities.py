@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from exact_posteriors import VARIANCES, Exact, Health, summed
+from full import shortly
 from linear_posterior import NOISE, exact, linear_posterior, spoiled
 from scipy import stats
 from scipy.special import logsumexp
@@ -60,6 +61,7 @@ def test_log_prob_and_map_of_composed_scores(composed, x):
     assert (np.abs(composed.map(x, draws=draws) - mean) < 0.1 * sd).all()
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_log_prob_under_another_prior(composed, x):
     other = sf.Prior({"a": stats.uniform(0.4, 2), "b": stats.norm(0, 1)})
@@ -117,6 +119,7 @@ class Bounded(eqx.Module):
         return -jnp.sum((x - theta) ** 2) / 0.08
 
 
+@pytest.mark.full
 def test_the_maximum_is_that_of_theta_not_of_u():
     prior = sf.Prior({"a": stats.uniform(0, 1), "b": stats.uniform(0, 2)})
     posterior = replace(summed(Bounded(), sampler="smc"), prior=prior)
@@ -140,7 +143,7 @@ class Likelihood(Exact):
 
 
 @pytest.mark.false_failure(1e-6)
-@pytest.mark.parametrize("n", [1, N])
+@pytest.mark.parametrize("n", shortly([1, N], N))
 def test_evidence_of_a_likelihood_and_of_ratios(x, n):
     total, _ = normal_evidence(x[:n], VARIANCES)
     found = sf.evidence(summed(Likelihood(), sampler="smc"), x[:n])
@@ -153,6 +156,7 @@ def test_evidence_of_a_likelihood_and_of_ratios(x, n):
     assert "Σ_j log p(x_j)" in str(ratios)
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_evidence_of_composed_scores(composed, x):
     total, single = normal_evidence(x, NOISE**2)
@@ -246,6 +250,7 @@ def test_what_has_no_density_says_so():
 
 
 # 256 draws tell a covariance to a tenth.
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_sensitivity_to_observations_and_to_the_prior(composed, x):
     mean, sd = exact(x)

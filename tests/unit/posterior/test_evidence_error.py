@@ -77,6 +77,7 @@ def of_many():
     return posterior, x, sf.evidence(posterior, x)
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_of_many_simulations_little_is_left(of_many):
     _, x, found = of_many
@@ -88,6 +89,7 @@ def with_network(posterior, network):
     return dataclasses.replace(posterior, terms=dataclasses.replace(posterior.terms, network=network))
 
 
+@pytest.mark.full
 def test_members_that_differ_say_so(of_many):
     """One member's flow stretches one of the numbers: its evidence is another, and the error is no less than that."""
     posterior, x, right = of_many
@@ -107,6 +109,7 @@ def test_the_jackknife():
     assert "± 0.50 nat given 3 observations (0.40 by what was learned, 0.30" in str(Evidence(1.0, 0.5, "C", 3, 0.3, 0.4))
 
 
+@pytest.mark.full
 def test_scores_and_flows_say_it_too():
     composed = linear_posterior()
     x = np.array([[0.1, 0.5], [0.4, -0.2], [0.0, 0.3]])

@@ -45,7 +45,6 @@ def observed(n):
     shortly(
         [(sampler, n) for sampler in ("smc", "nuts", "vi") for n in (1, 2, 8, 70)],
         ("smc", 8),
-        ("smc", 70),
         ("nuts", 8),
         ("vi", 8),
     ),
@@ -134,6 +133,7 @@ def test_a_clouds_likelihoods_are_the_sum():
 
 
 # Means of 100 draws with an sd of 0.7 at most: were they independent, the differences would have a standard error of 0.1.
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_the_clouds_of_many_data_sets_move_side_by_side(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -135,6 +135,7 @@ def base_given_success():
     return GaussianBase(*(jnp.asarray(v, jnp.float32)[None] for v in arrays))
 
 
+@pytest.mark.full
 @pytest.mark.false_failure(1e-6)
 def test_where_simulations_failed_an_exact_score_stays_as_it_is():
     """The cases follow p(u | ok), and so does the mean of the exact scores: nothing is to be corrected."""
