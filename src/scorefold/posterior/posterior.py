@@ -26,7 +26,7 @@ from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
-from scorefold.posterior.made import Made
+from scorefold.posterior.made import UNFINISHED, Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import several_sets, with_inputs
 from scorefold.posterior.refining import Refining
@@ -111,7 +111,7 @@ class Posterior(Densities):
             ("parameters", listed(self.prior.names)),
             ("one observation", shape),
         ]
-        if self.made is not None and self.made.seen is not None and (kinds := self.made.seen.recognised()):
+        if self.made is not None and (kinds := self.made.recognised()):
             found.append(("recognised", listed(kinds)))
         if hasattr(self, "largest_set"):
             found.append(("sets", f"of up to {self.largest_set:,}"))
@@ -119,8 +119,7 @@ class Posterior(Densities):
             kept, rounds = history.kept.tolist(), history.train.shape[1]
             found.append(("networks", f"{len(kept)}, kept after {listed(kept)} of {rounds} rounds of training"))
         if self.made is not None:
-            failed = f", {self.made.failed:,} of them failed" if self.made.failed else ""
-            found.append(("trained on", f"{self.made.budget:,} simulator calls{failed}; seed {self.made.seed}"))
+            found.append(("trained on", self.made.trained_on()))
         return found
 
     def __repr__(self) -> str:
@@ -413,12 +412,7 @@ class Posterior(Densities):
     def say_if_unfinished(self) -> None:
         """A ScorefoldWarning for the best so far of a training that was stopped."""
         if self.made is not None and not self.made.finished:
-            warnings.warn(
-                "this posterior is not finished: it holds the best networks of a training that was stopped. Let the training "
-                "go on (scorefold fit --resume, or sf.fit with the same checkpoint) before you rely on its draws.",
-                ScorefoldWarning,
-                stacklevel=3,
-            )
+            warnings.warn(UNFINISHED, ScorefoldWarning, stacklevel=3)
 
     def sample_many(
         self,
