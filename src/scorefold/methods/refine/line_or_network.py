@@ -1,0 +1,63 @@
+"""Whether a likelihood's network is better than the straight line that it starts from: cases that it did not see say.
+
+Training keeps the weights with the best held-out log likelihood. That is mostly about what x looks like at any u, and little
+about how x depends on u, which is all that counts here, and counts n times. So line and network are compared by how far their
+scores are off (`score_error.py`), every case by a member that did not see it, and the network is kept if it is better by more
+than a standard error ("Classification and regression trees", Breiman, Friedman, Olshen and Stone, 1984).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scorefold.density.mean_terms import MeanTerms
+from scorefold.methods.refine.score_error import score_error
+from scorefold.posterior.check import FEWEST_SETS, Pairs
+from scorefold.posterior.summed import SummedPosterior
+from scorefold.score.ensemble import bucket
+from scorefold.simulation.simulations import Simulations
+from scorefold.train.training_set import training_sets
+
+CENTRAL = 2.0
+"""Sd of the frame: cases farther out say little of where the posterior is."""
+
+
+def line_or_network(local: SummedPosterior, cases: Simulations, seed: int, n: int) -> tuple[SummedPosterior, bool]:
+    """A likelihood trained on these cases with this seed, for n observations: with its network or without, and which."""
+    terms = local.terms
+    if not isinstance(terms, MeanTerms) or terms.line is None:
+        return local, True
+    training = local.method.training
+    made = training_sets([cases], 1, training, [seed])[0]
+    unseen = made.unseen(training.members) & (np.abs(made.u) < CENTRAL).all(axis=1)
+    first = np.where(unseen.any(axis=0), unseen.argmax(axis=0), -1)
+    rows = [np.flatnonzero(first == member) for member in range(training.members)]
+    alone = line_alone(local)
+    if sum(map(len, rows)) < FEWEST_SETS:
+        return alone, False
+    u = np.concatenate([made.u[own] for own in rows])
+    found = []
+    for one in (terms, alone.terms):
+        each = [_pairs(local, one, member, made.x[own], made.u[own]) for member, own in enumerate(rows) if len(own)]
+        pairs = Pairs(*(np.concatenate(part) for part in zip(*each, strict=True)))
+        found.append(score_error(pairs, u, np.eye(u.shape[1]), n))
+    worse, chance = found[1].above(found[0])
+    kept = bool(worse > chance)
+    return (local if kept else alone), kept
+
+
+def line_alone(local: SummedPosterior) -> SummedPosterior:
+    """The same likelihood with networks that add nothing."""
+    terms: Any = local.terms
+    return replace(local, terms=replace(terms, network=jax.tree.map(jnp.zeros_like, terms.network)))
+
+
+def _pairs(local: SummedPosterior, terms: Any, member: int, x: np.ndarray, u: np.ndarray) -> Pairs:
+    """By one member, at cases that are filled up to a bucket's size: few programs serve any number of them."""
+    alone = replace(terms, network=jax.tree.map(lambda v: v[member : member + 1], terms.network))
+    room = bucket(len(u))
+    found = replace(local, terms=alone).at_pairs(np.resize(x, (room, *x.shape[1:])), np.resize(u, (room, u.shape[1])))
+    return Pairs(found.score[: len(u)], found.jacobian[: len(u)])
