@@ -17,8 +17,7 @@ from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.likelihood_rounds import Job
 from scorefold.methods.refine.line_or_network import line_or_network
 from scorefold.methods.refine.same_simulations import better_likelihood
-from scorefold.methods.refine.score_error import score_error
-from scorefold.posterior.check import Pairs
+from scorefold.methods.refine.score_error import Scores, score_error, scores_at, steps
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import GaussianProposal
@@ -43,7 +42,8 @@ def pairs_of(change, count=40_000):
     rng = np.random.default_rng(0)
     u = rng.normal(size=(count, 2))
     score = rng.normal(size=(count, 2)) / NOISE
-    return Pairs(*change(score, np.broadcast_to(-np.eye(2) / NOISE**2, (count, 2, 2)), u)), u
+    score, jacobian = change(score, -np.eye(2) / NOISE**2, u)
+    return Scores(score, np.full(count, np.trace(COVARIANCE @ jacobian))), u
 
 
 @pytest.mark.false_failure(1e-6)
@@ -162,3 +162,15 @@ def test_where_nothing_can_be_compared_the_refinement_is_kept():
 def test_a_likelihood_that_is_not_finite_is_not_kept():
     assert compared(0.0, float("nan"))[0]
     assert not compared(float("nan"), 0.0)[0]
+
+
+def test_scores_are_the_same_in_a_frame_as_in_the_priors_space():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(50, 2))
+    u, root = FRAME.from_w(w), FRAME.root
+    x, step = u + NOISE * rng.normal(size=(50, 2)), steps(50, np.eye(2) / 3, 0)
+    own, other = scores_at(known(0.0, FRAME), x, w, step), scores_at(known(0.0), x, u, step, root)
+    assert np.allclose(own.score, (x - u) @ root / NOISE**2, atol=1e-3)
+    for one, same in zip(own, other, strict=True):
+        assert np.allclose(one, same, atol=1e-3)
+    assert np.allclose(own.bend, -np.square(step @ root.T).sum(axis=1) / NOISE**2 / 0.25, rtol=1e-3)

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density.mean_terms import MeanTerms
-from scorefold.methods.refine.score_error import score_error
-from scorefold.posterior.check import FEWEST_SETS, Pairs
+from scorefold.methods.refine.score_error import Scores, score_error, scores_at, steps
+from scorefold.posterior.check import FEWEST_SETS
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.ensemble import bucket
 from scorefold.simulation.simulations import Simulations
@@ -23,6 +23,10 @@ from scorefold.train.training_set import training_sets
 
 CENTRAL = 2.0
 """Sd of the frame: cases farther out say little of where the posterior is."""
+OF_FRAME = 0.5
+"""The draws' sd, in sd of a frame."""
+ENOUGH = 2_048
+"""Cases: more would take long."""
 
 
 def line_or_network(local: SummedPosterior, cases: Simulations, seed: int, n: int) -> tuple[SummedPosterior, bool]:
@@ -34,19 +38,24 @@ def line_or_network(local: SummedPosterior, cases: Simulations, seed: int, n: in
     made = training_sets([cases], 1, training, [seed])[0]
     unseen = made.unseen(training.members) & (np.abs(made.u) < CENTRAL).all(axis=1)
     first = np.where(unseen.any(axis=0), unseen.argmax(axis=0), -1)
-    rows = [np.flatnonzero(first == member) for member in range(training.members)]
+    rows = [_some(np.flatnonzero(first == member), ENOUGH // training.members) for member in range(training.members)]
     alone = line_alone(local)
     if sum(map(len, rows)) < FEWEST_SETS:
         return alone, False
     u = np.concatenate([made.u[own] for own in rows])
-    found = []
+    root, found = OF_FRAME * np.eye(u.shape[1]), []
     for one in (terms, alone.terms):
-        each = [_pairs(local, one, member, made.x[own], made.u[own]) for member, own in enumerate(rows) if len(own)]
-        pairs = Pairs(*(np.concatenate(part) for part in zip(*each, strict=True)))
-        found.append(score_error(pairs, u, np.eye(u.shape[1]), n))
+        each = [_scores(local, one, member, made.x[own, 0], made.u[own], root) for member, own in enumerate(rows) if len(own)]
+        scores = Scores(*(np.concatenate(part) for part in zip(*each, strict=True)))
+        found.append(score_error(scores, u, root @ root.T, n))
     worse, chance = found[1].above(found[0])
     kept = bool(worse > chance)
     return (local if kept else alone), kept
+
+
+def _some(rows: np.ndarray, most: int) -> np.ndarray:
+    """At most so many, spread over all of them."""
+    return rows[:: max(1, -(-len(rows) // max(most, 1)))]
 
 
 def line_alone(local: SummedPosterior) -> SummedPosterior:
@@ -55,9 +64,10 @@ def line_alone(local: SummedPosterior) -> SummedPosterior:
     return replace(local, terms=replace(terms, network=jax.tree.map(jnp.zeros_like, terms.network)))
 
 
-def _pairs(local: SummedPosterior, terms: Any, member: int, x: np.ndarray, u: np.ndarray) -> Pairs:
+def _scores(local: SummedPosterior, terms: Any, member: int, x: np.ndarray, u: np.ndarray, root: np.ndarray) -> Scores:
     """By one member, at cases that are filled up to a bucket's size: few programs serve any number of them."""
     alone = replace(terms, network=jax.tree.map(lambda v: v[member : member + 1], terms.network))
     room = bucket(len(u))
-    found = replace(local, terms=alone).at_pairs(np.resize(x, (room, *x.shape[1:])), np.resize(u, (room, u.shape[1])))
-    return Pairs(found.score[: len(u)], found.jacobian[: len(u)])
+    x, at = np.resize(x, (room, x.shape[1])), np.resize(u, (room, u.shape[1]))
+    found = scores_at(replace(local, terms=alone), x, at, steps(room, root, member))
+    return Scores(found.score[: len(u)], found.bend[: len(u)])

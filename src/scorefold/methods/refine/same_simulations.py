@@ -11,11 +11,12 @@ import numpy as np
 
 from scorefold.errors import Interrupted, ScorefoldWarning
 from scorefold.methods.refine.likelihood_rounds import Job, simulated_around
+from scorefold.methods.refine.modes import within_modes
 from scorefold.methods.refine.never_worse import Compared, Judged
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.region import FAR
-from scorefold.methods.refine.score_error import ScoreError, score_error
-from scorefold.posterior.check import FEWEST_SETS, Pairs
+from scorefold.methods.refine.score_error import ScoreError, score_error, scores_at, steps
+from scorefold.posterior.check import FEWEST_SETS
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.types import single_precision
@@ -42,13 +43,13 @@ def better_likelihood(
     u = start.prior.to_normal(made.theta)
     if len(u) < FEWEST_SETS:
         return refined, nothing._replace(simulations=calls)
-    w, x = region.to_w(u), made.x.reshape(len(u), 1, -1)
-    origin = region.from_w(np.zeros((1, dim)))
-    root = (region.from_w(np.eye(dim)) - origin).T  # u = m + A w
+    w, x = region.to_w(u), made.x.reshape(len(u), -1)
+    root = (region.from_w(np.eye(dim)) - region.from_w(np.zeros((1, dim)))).T  # u = m + A w
+    covariance = within_modes(after)
+    step = steps(len(w), np.linalg.cholesky(covariance), job.plan.seed)
     with single_precision():
-        own, first = local.at_pairs(x, w), start.at_pairs(x, u)
-    there = Pairs(first.score @ root, root.T @ first.jacobian @ root)
-    found = [score_error(pairs, w, np.cov(after, rowvar=False).reshape(dim, dim), len(job.x)) for pairs in (there, own)]
+        both = scores_at(start, x, u, step, root), scores_at(local, x, w, step)
+    found = [score_error(scores, w, covariance, len(job.x)) for scores in both]
     return _decided(start, refined, found, calls)
 
 

@@ -13,7 +13,9 @@ means. But by parts, as in score matching, with ∇ the derivative by u,
 
     E[δᵀ Σ δ] = E[gᵀ Σ g] + 2 tr Σ E[∇g] - 2 tr Σ ∇b + constant,
 
-which simulations (u, x) estimate, whatever u they are at. b(u) is taken for a straight line.
+which simulations (u, x) estimate, whatever u they are at. b(u) is taken for a straight line, whose slope is shrunk towards 0 by
+the positive-part James–Stein factor. Flows have kinks, where a derivative says little: with ε ~ N(0, h² Σ), tr Σ ∇g is the mean
+of εᵀ [g(u + ε) - g(u - ε)] / 2h², which no single kink rules.
 
 Reference: "Estimation of non-normalized statistical models by score matching", Hyvärinen, 2005.
 """
@@ -22,8 +24,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.posterior.check import Pairs
+from scorefold.posterior.summed import SummedPosterior
 from scorefold.types import Float
+
+STEP = 0.5
+"""h"""
+
+
+class Scores(NamedTuple):
+    """g at pairs of u and an observation."""
+
+    score: Float[np.ndarray, "pairs dim"]
+    bend: Float[np.ndarray, " pairs"]
+    """What each says of tr Σ∇g."""
 
 
 class ScoreError(NamedTuple):
@@ -34,7 +47,7 @@ class ScoreError(NamedTuple):
     mean: float
     """What the line through all pairs adds: bias, and - 2 tr Σ∇b."""
     information: float
-    """E[sᵀ Σ s] as far as g tells, the constant: that of the best linear combination of g."""
+    """E[sᵀ Σ s], the constant, as far as g tells: that of its best multiple."""
 
     @property
     def value(self) -> float:
@@ -58,29 +71,45 @@ def _standard_error(one: np.ndarray, other: np.ndarray) -> float:
     return float((one - other).std(ddof=1) / np.sqrt(len(one)))
 
 
-def score_error(pairs: Pairs, u: np.ndarray, covariance: np.ndarray, n: int) -> ScoreError:
+def steps(count: int, root: Float[np.ndarray, "dim dim"], seed: int) -> Float[np.ndarray, "count dim"]:
+    """ε, from a root of Σ: the same for all likelihoods that are compared."""
+    drawn: np.ndarray = STEP * np.random.default_rng([seed, 37]).standard_normal((count, len(root))) @ root.T
+    return drawn
+
+
+def scores_at(
+    posterior: SummedPosterior, x: np.ndarray, u: np.ndarray, step: np.ndarray, root: np.ndarray | None = None
+) -> Scores:
+    """Of observations x (pairs, features), each at its own u; by w where u = m + A w, if A and steps of w are given."""
+    there = step if root is None else step @ root.T
+    here, ahead, behind = (posterior.single_scores(x, u + off) for off in (0.0, there, -there))
+    bend = np.einsum("kd,kd->k", ahead - behind, there) / (2 * STEP**2)
+    return Scores(here if root is None else here @ root, bend)
+
+
+def score_error(scores: Scores, u: np.ndarray, covariance: np.ndarray, n: int) -> ScoreError:
     """From scores of single observations at places u (pairs, dim), for n of them and draws of this covariance.
 
     It is infinite where a score is not finite.
     """
     count, dim = u.shape
-    if not (np.isfinite(pairs.score).all() and np.isfinite(pairs.jacobian).all()):
+    if not (np.isfinite(scores.score).all() and np.isfinite(scores.bend).all()):
         return ScoreError(np.full(count, np.inf), 0.0, 0.0)
     design = np.concatenate([np.ones((count, 1)), u - u.mean(axis=0)], axis=1)
-    line = np.linalg.lstsq(design, pairs.score, rcond=None)[0]
+    line = np.linalg.lstsq(design, scores.score, rcond=None)[0]
     bias = design @ line
-    residual = pairs.score - bias
-    free = max(count - dim - 1, 1)
-    spread = residual.T @ residual / free
+    residual = scores.score - bias
+    spread = residual.T @ residual / max(count - dim - 1, 1) + 1e-30 * np.eye(dim)
     by_chance = (dim + 1) / count * np.trace(covariance @ spread)
     squared = float(np.einsum("kd,de,ke->", bias, covariance, bias)) / count - by_chance
-    own = np.einsum("kd,de,ke->k", pairs.score, covariance, pairs.score)
-    bend = np.einsum("de,kde->k", covariance, pairs.jacobian)
-    steep = line[1:].T - pairs.jacobian.mean(axis=0)  # E[g sᵀ]
-    information = np.trace(covariance @ steep.T @ np.linalg.pinv(spread) @ steep)
+    slope = line[1:].T
+    chi_squared = np.trace(np.linalg.solve(spread, slope @ (design[:, 1:].T @ design[:, 1:]) @ slope.T))
+    turn = max(0.0, 1 - dim**2 / max(chi_squared, 1e-30)) * float(np.trace(covariance @ slope))
+    own = np.einsum("kd,de,ke->k", scores.score, covariance, scores.score)
+    with_truth = turn - float(scores.bend.mean())  # E[gᵀ Σ s]
     times = n / dim
     return ScoreError(
-        each=times * (own + 2 * bend),
-        mean=times * float((n - 1) * squared - 2 * np.trace(covariance @ line[1:].T)),
-        information=times * float(information),
+        each=times * (own + 2 * scores.bend),
+        mean=times * ((n - 1) * squared - 2 * turn),
+        information=times * with_truth**2 / max(float(own.mean()), 1e-30),
     )
