@@ -16,7 +16,6 @@ from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, Untr
 from scorefold.methods.refine import same_simulations
 from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine.modes import deepest_valley
-from scorefold.methods.refine.score_error import ScoreError
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.tasks.gaussian import standard_normal_prior
 
@@ -271,8 +270,7 @@ def test_after_ctrl_c_a_likelihood_rests_on_the_rounds_before(likelihood):
 
 def test_a_start_that_is_better_is_kept(likelihood, monkeypatch):
     start, _ = likelihood
-    errors = iter([0.0, 4.0])  # of the start, then of the refinement
-    monkeypatch.setattr(same_simulations, "score_error", lambda *_: ScoreError(np.full(2, next(errors)), 0.0, 0.0))
+    monkeypatch.setattr(same_simulations, "difference", lambda *_: (4.0, 0.1))
     with pytest.warns(ScorefoldWarning, match="refining made it no better: kept the start"):
         refined = start.refine(X, simulator, budget=1_200, rounds=1, seed=1)
     assert refined.local is start

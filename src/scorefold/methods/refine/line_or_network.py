@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density.mean_terms import MeanTerms
-from scorefold.methods.refine.score_error import Scores, score_error, scores_at, steps
+from scorefold.methods.refine.score_error import Scores, difference, scores_at, steps
 from scorefold.posterior.check import FEWEST_SETS
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.score.ensemble import bucket
@@ -46,9 +46,8 @@ def line_or_network(local: SummedPosterior, cases: Simulations, seed: int, n: in
     root, found = OF_FRAME * np.eye(u.shape[1]), []
     for one in (terms, alone.terms):
         each = [_scores(local, one, member, made.x[own, 0], made.u[own], root) for member, own in enumerate(rows) if len(own)]
-        scores = Scores(*(np.concatenate(part) for part in zip(*each, strict=True)))
-        found.append(score_error(scores, u, root @ root.T, n))
-    worse, chance = found[1].above(found[0])
+        found.append(Scores(*(np.concatenate(part) for part in zip(*each, strict=True))))
+    worse, chance = difference(found[1], found[0], u, root @ root.T, n)
     kept = bool(worse > chance)
     return (local if kept else alone), kept
 

@@ -2,7 +2,8 @@
 
 Both are judged by the same simulations, around the first and the last draws of refinement as far as these lie in the last
 frame, and by how far their scores are off there (`score_error.py`). What is hard to simulate is hard for both, so a small
-difference is seen that two checks of their own (`never_worse.py`) would not see. The lower error is kept.
+difference is seen that two checks of their own (`never_worse.py`) would not see. The start is kept if it is better by more than
+a standard error of the difference.
 """
 
 import warnings
@@ -15,7 +16,7 @@ from scorefold.methods.refine.modes import within_modes
 from scorefold.methods.refine.never_worse import Compared, Judged
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.region import FAR
-from scorefold.methods.refine.score_error import ScoreError, score_error, scores_at, steps
+from scorefold.methods.refine.score_error import difference, score_error, scores_at, steps
 from scorefold.posterior.check import FEWEST_SETS
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
@@ -49,8 +50,12 @@ def better_likelihood(
     step = steps(len(w), np.linalg.cholesky(covariance), job.plan.seed)
     with single_precision():
         both = scores_at(start, x, u, step, root), scores_at(local, x, w, step)
-    found = [score_error(scores, w, covariance, len(job.x)) for scores in both]
-    return _decided(start, refined, found, calls)
+    errors = [score_error(scores, w, covariance, len(job.x)) for scores in both]
+    worse, chance = difference(both[1], both[0], w, covariance, len(job.x))
+    kept = int(not worse > chance)
+    constant = min(errors, key=lambda one: one.value).information
+    judged = tuple(Judged(name, one.value + constant, one.chance) for name, one in zip(NAMES, errors, strict=True))
+    return (start, refined)[kept], Compared(calls, judged, NAMES[kept])
 
 
 def _places(refined: RefinedPosterior, region: Proposal) -> tuple[np.ndarray, np.ndarray]:
@@ -58,13 +63,3 @@ def _places(refined: RefinedPosterior, region: Proposal) -> tuple[np.ndarray, np
     first, last = (np.asarray(u, np.float64) for u in (refined.rounds[0].before, refined.rounds[-1].after))
     within = (np.abs(region.to_w(first)) < FAR).all(axis=1)
     return region.to_w(last), np.concatenate([first[within], last])
-
-
-def _decided(
-    start: SummedPosterior, refined: RefinedPosterior, found: list[ScoreError], calls: int
-) -> tuple[SummedPosterior | RefinedPosterior, Compared]:
-    """The one with the lower error. Errors are told with the constant as far as the better one's score tells it."""
-    best = int(found[1].value <= found[0].value)
-    floor = found[best].information
-    judged = tuple(Judged(name, one.value + floor, one.chance) for name, one in zip(NAMES, found, strict=True))
-    return (start, refined)[best], Compared(calls, judged, NAMES[best])

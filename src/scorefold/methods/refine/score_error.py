@@ -29,6 +29,8 @@ from scorefold.types import Float
 
 STEP = 0.5
 """h"""
+PARTS = 10
+"""Of the pairs: each is left out once."""
 
 
 class Scores(NamedTuple):
@@ -54,21 +56,10 @@ class ScoreError(NamedTuple):
         """Less is better."""
         return float(self.each.mean()) + self.mean
 
-    def above(self, other: "ScoreError") -> tuple[float, float]:
-        """By how much this one's error is larger than another's at the same pairs, and the standard error of that."""
-        return self.value - other.value, _standard_error(self.each, other.each)
-
     @property
     def chance(self) -> float:
-        """The standard error of what the pairs say."""
-        return _standard_error(self.each, np.zeros_like(self.each))
-
-
-def _standard_error(one: np.ndarray, other: np.ndarray) -> float:
-    """Of the mean of their difference; 0 where one is infinite."""
-    if not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return 0.0
-    return float((one - other).std(ddof=1) / np.sqrt(len(one)))
+        """The standard error of what the pairs say; 0 where that is infinite."""
+        return float(self.each.std(ddof=1) / np.sqrt(len(self.each))) if np.isfinite(self.each).all() else 0.0
 
 
 def steps(count: int, root: Float[np.ndarray, "dim dim"], seed: int) -> Float[np.ndarray, "count dim"]:
@@ -113,3 +104,18 @@ def score_error(scores: Scores, u: np.ndarray, covariance: np.ndarray, n: int) -
         mean=times * ((n - 1) * squared - 2 * turn),
         information=times * with_truth**2 / max(float(own.mean()), 1e-30),
     )
+
+
+def difference(one: Scores, other: Scores, u: np.ndarray, covariance: np.ndarray, n: int) -> tuple[float, float]:
+    """By how much one's error is larger than another's at the same pairs, and its standard error, by the jackknife."""
+
+    def off(rows: np.ndarray) -> float:
+        errors = [score_error(Scores(own.score[rows], own.bend[rows]), u[rows], covariance, n).value for own in (one, other)]
+        return errors[0] - errors[1]
+
+    part = np.arange(len(u)) % PARTS
+    found = off(part >= 0)
+    if not np.isfinite(found):
+        return found, 0.0
+    without = np.array([off(part != i) for i in range(PARTS)])
+    return found, float(np.sqrt((PARTS - 1) * without.var()))
