@@ -242,7 +242,9 @@ def likelihood():
 @pytest.mark.false_failure(1e-6)
 def test_a_likelihood_is_refined_too(likelihood, tmp_path):
     start, sims = likelihood
-    refined = start.refine(X, simulator, budget=2_000, rounds=2, seed=1, sims=sims)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "refining made it no better")  # a line is the truth, and the start may be as good
+        refined = start.refine(X, simulator, budget=2_000, rounds=2, seed=1, sims=sims)
     draws = refined.sample(X, 1_000, seed=2)
     shift, ratio = off(draws)
     assert shift < 0.5
