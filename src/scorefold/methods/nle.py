@@ -25,9 +25,10 @@ from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
 from scorefold.methods.refine.finish import finished, refined_by_likelihoods
 from scorefold.methods.refine.likelihood_rounds import Job
-from scorefold.methods.refine.never_worse import better, reserved
+from scorefold.methods.refine.never_worse import reserved
 from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.refine.refined import RefinedPosterior
+from scorefold.methods.refine.same_simulations import better_likelihood
 from scorefold.methods.refine.shared import Shared, each
 from scorefold.methods.train_terms import Learned, train_terms
 from scorefold.methods.whole_numbers import MOST_WHOLE, lattices_of
@@ -142,8 +143,7 @@ class NLE(Method):
             calls = reserved(plan, 1)
             job = Job(start, x, simulator, plan._replace(budget=plan.budget - calls), method)
             refined, made = refined_by_likelihoods(job, [] if sims is None else [sims], shared)
-            tried = [("a likelihood", refined)]
-            return finished(start, tried, *better(start, tried, x, simulator, calls, plan)), made
+            return finished(start, [("a likelihood", refined)], *better_likelihood(start, refined, job, calls)), made
 
         return each(xs, plan, one)
 

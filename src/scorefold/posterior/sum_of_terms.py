@@ -295,6 +295,18 @@ def at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud,
 
 
 @eqx.filter_jit
+def single_scores(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> Cloud:
+    """∇_u log p(x|u) for each pair, a few at a time."""
+
+    def one(pair: tuple[Array, Array]) -> Array:
+        prepared = terms.prepare(pair[0])
+        return jax.grad(lambda u: terms.term(u, prepared))(pair[1])
+
+    with jax.default_matmul_precision("highest"):
+        return jax.lax.map(one, (x, u), batch_size=GRADIENTS_TOGETHER)
+
+
+@eqx.filter_jit
 def chains_of_many(
     data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], chains: Chains, keys: Array
 ) -> tuple[Float[Array, "sets chains length dim"], Array]:

@@ -6,9 +6,10 @@ proportion; fits q to all simulations so far that lie in a frame around these dr
 weigh the modes (`sample/tempered.py`).
 
 The frame is a Gaussian proposal u = m + A w around the draws, and q is learned as a function of w, which is of order one
-however narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`). Where that is the
-truth, as within a small region it nearly is, the flow stays where it begins. The tilt from N(0, I) in w to the prior counts
-like one more observation (`compose/from_proposal.py`). Rounds end when two of them agree.
+however narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small
+region is nearly the truth. Whether its network is any better, cases that it did not see decide (`line_or_network.py`). The
+tilt from N(0, I) in w to the prior counts like one more observation (`compose/from_proposal.py`). Rounds end when two of them
+agree.
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -23,6 +24,7 @@ from scipy.spatial.distance import cdist
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method, train_as_far
+from scorefold.methods.refine.line_or_network import line_or_network
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
 from scorefold.methods.refine.modes import vanished
 from scorefold.methods.refine.plan import check_made
@@ -90,16 +92,17 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         left -= calls
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
         try:
-            made.append(_simulated(job, before, shared.left_to_place(calls, frame, start.prior), number, int(seeds[0])))
-            new, cases = fit_in(frame, [*there, *made], start, job.method, int(seeds[1]), plan.progress)
-            w, clouds = drawn_by(new, x, (plan.seed, number))
+            wanted = shared.left_to_place(calls, frame, start.prior)
+            made.append(simulated_around(job, before, wanted, number, int(seeds[0])))
+            fitted = fit_in(frame, [*there, *made], job, int(seeds[1]))
+            w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
         except KeyboardInterrupt:
             if not done:
                 raise
             _say_interrupted(len(done))
             break
-        local, after = new, frame.from_w(w)
-        one = _round(frame, made[-1], cases, w, before, after)
+        local, after = fitted.local, frame.from_w(w)
+        one = _round(frame, made[-1], fitted, w, before, after)
         modes = modes_by_likelihood(local, x, w, after, clouds)
         done.append(one._replace(modes=modes, vanished=vanished(before, after)))
         before = after
@@ -121,15 +124,24 @@ def agree(one: Round) -> bool:
     return one.counts and one.shift < AGREE and abs(one.widths) < AGREE
 
 
-def fit_in(
-    frame: Proposal, simulated: Sequence[Simulations], start: Posterior, method: Method, seed: int, progress: bool
-) -> tuple[SummedPosterior, int]:
-    """A likelihood of w from all simulations in a frame, and how many there are."""
-    cases = _in_frame(_together(simulated), frame, start.prior)
+class Fitted(NamedTuple):
+    """A likelihood of w."""
+
+    local: SummedPosterior
+    cases: int
+    """That it was fitted to."""
+    network: bool
+    """Whether its network counts; else it is the straight line alone."""
+
+
+def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, seed: int) -> Fitted:
+    """A likelihood of w from all simulations in a frame, as good for the job's observations as a line there at least."""
+    cases = _in_frame(_together(simulated), frame, job.start.prior)
     with single_precision():
-        local, _ = train_as_far(method, cases, seed, progress)
-    assert isinstance(local, SummedPosterior)
-    return local, len(cases.theta)
+        trained, _ = train_as_far(job.method, cases, seed, job.plan.progress)
+        assert isinstance(trained, SummedPosterior)
+        local, network = line_or_network(trained, cases, seed, len(job.x))
+    return Fitted(local, len(cases.theta), network)
 
 
 def spread(u: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -158,7 +170,7 @@ def drawn_by(posterior: Posterior, x: np.ndarray, seed: tuple[int, int]) -> tupl
     return np.random.default_rng(seed).standard_normal((DRAWS, posterior.prior.dim)), 1
 
 
-def _simulated(job: Job, u: np.ndarray, calls: int, number: int, seed: int) -> Simulations:
+def simulated_around(job: Job, u: np.ndarray, calls: int, number: int, seed: int) -> Simulations:
     """One observation at each of so many places around draws u; a store knows them as draws of a prior."""
     plan, prior = job.plan, job.start.prior
     count = max(calls, FEWEST_DRAWS, FEWEST_DRAWS_EACH * prior.dim)
@@ -188,10 +200,10 @@ def _in_frame(sims: Simulations, frame: Proposal, prior: Prior) -> Simulations:
     return sims._replace(prior=prior.proposing(frame), theta=theta, x=x, sizes=sizes, origin=origin)
 
 
-def _round(frame: Proposal, fresh: Simulations, cases: int, w: np.ndarray, before: np.ndarray, after: np.ndarray) -> Round:
-    shift, widths = moved(before, after)
+def _round(frame: Proposal, fresh: Simulations, fitted: Fitted, w: np.ndarray, before: np.ndarray, after: np.ndarray) -> Round:
+    (shift, widths), cases = moved(before, after), fitted.cases
     return Round(
         proposal=frame, engine="likelihood", simulations=fresh.budget, failed=fresh.failed, cases=cases,
-        reused=max(cases - len(fresh.theta), 0), gate=1.0, fit=fit_of(w, frame), several_modes=False, lost_mode=False,
-        shift=shift, widths=widths, before=some_of(before), after=some_of(after), placed=True,
+        reused=max(cases - len(fresh.theta), 0), gate=float(fitted.network), fit=fit_of(w, frame), several_modes=False,
+        lost_mode=False, shift=shift, widths=widths, before=some_of(before), after=some_of(after), placed=True,
     )  # fmt: skip

@@ -100,6 +100,17 @@ def vanished(before: np.ndarray, after: np.ndarray) -> int:
     return int((shares_of(modes, after) < shares_of(modes, before) / 4).sum())
 
 
+def within_modes(u: np.ndarray) -> np.ndarray:
+    """The covariance (dim, dim) of draws around the means of the modes that they are in."""
+    modes = divided(u)
+    labels = which_of(modes, u) if count_of(modes) > 1 else np.zeros(len(u), int)
+    off = u.astype(np.float64)
+    for label in np.unique(labels):
+        off[labels == label] -= off[labels == label].mean(axis=0)
+    covariance: np.ndarray = off.T @ off / len(u)
+    return covariance + 1e-9 * np.trace(covariance) * np.eye(u.shape[1])
+
+
 def deepest_valley(u: np.ndarray, seed: int = 0) -> Split:
     """The best division of draws (count, dim) in two."""
     centred = u - u.mean(axis=0)

@@ -156,9 +156,13 @@ def _tried(job: _Job) -> tuple[list[tuple[str, RefinedPosterior]], Shared]:
     at = _Progress(_start(job.start, job.x, job.plan.seed), job.plan.budget, earlier=job.shared.proposed)
     if not (at.latest.several_modes and job.takes_likelihoods):
         return _by_scores(job, at)
-    own = Job(job.start, job.x, job.simulator, job.plan, job.likelihood)
-    refined, made = refined_by_likelihoods(own, [one for _, one in job.known], job.shared)
+    refined, made = refined_by_likelihoods(_for_likelihoods(job), [one for _, one in job.known], job.shared)
     return [("a likelihood", refined)], made
+
+
+def _for_likelihoods(job: _Job) -> Job:
+    """What their rounds want to know of it."""
+    return Job(job.start, job.x, job.simulator, job.plan, job.likelihood)
 
 
 def _by_scores(job: _Job, at: _Progress) -> tuple[list[tuple[str, RefinedPosterior]], Shared]:
@@ -246,8 +250,10 @@ def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) ->
     tried = [("scores", _last_round(job, at, made._replace(cases=cases), local, summaries))]
     if to_the_end and tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
         simulated = [split(one, 1) for _, one in (*job.known, *at.earlier)] + [*job.shared.placed, split(made.fresh, 1)]
-        other, _ = fit_in(made.region, simulated, start, job.likelihood, int(numbers[2]), plan.progress)
-        tried.append(("a likelihood", _last_round(job, at, made, other, None)))
+        other = fit_in(made.region, simulated, _for_likelihoods(job), int(numbers[2]))
+        by_it = _last_round(job, at, made, other.local, None)
+        last = by_it.rounds[-1]._replace(gate=float(other.network))
+        tried.append(("a likelihood", replace(by_it, rounds=(*by_it.rounds[:-1], last))))
     return tried
 
 

@@ -32,7 +32,7 @@ class Round(NamedTuple):
     """To train on, with the reused ones."""
     reused: int
     gate: float
-    """Share of the network that unseen cases let pass, mean over levels; 0 where the base was alone."""
+    """Share of the network that unseen cases let pass: mean over levels, or 0 or 1 of a likelihood; 0 is the line alone."""
     fit: Fit
     several_modes: bool
     """In the draws that the region was proposed from."""
@@ -76,7 +76,7 @@ class Round(NamedTuple):
 
     def _learned(self) -> str:
         if self.engine == "likelihood":
-            return "a likelihood"
+            return "a likelihood" if self.gate else "a likelihood of the straight line alone"
         if self.engine == "line":
             return "a straight line"
         return f"scores, with {self.gate:.0%} of the network," if self.gate > 0.005 else "scores of the straight line alone"
