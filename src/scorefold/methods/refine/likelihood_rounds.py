@@ -26,7 +26,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraw
 from scorefold.methods.method import Method, train_as_far
 from scorefold.methods.refine.line_or_network import line_or_network
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
-from scorefold.methods.refine.modes import vanished
+from scorefold.methods.refine.modes import deepest_valley, vanished
 from scorefold.methods.refine.plan import check_made
 from scorefold.methods.refine.region import fit_of, moved, propose, round_number
 from scorefold.methods.refine.round import Round, some_of
@@ -94,7 +94,7 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         try:
             wanted = shared.left_to_place(calls, frame, start.prior)
             made.append(simulated_around(job, before, wanted, number, int(seeds[0])))
-            fitted = fit_in(frame, [*there, *made], job, int(seeds[1]))
+            fitted = fit_in(frame, [*there, *made], job, int(seeds[1]), deepest_valley(before).separate)
             w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
         except KeyboardInterrupt:
             if not done:
@@ -134,13 +134,16 @@ class Fitted(NamedTuple):
     """Whether its network counts; else it is the straight line alone."""
 
 
-def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, seed: int) -> Fitted:
-    """A likelihood of w from all simulations in a frame, as good for the job's observations as a line there at least."""
+def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, seed: int, several: bool = False) -> Fitted:
+    """A likelihood of w from all simulations in a frame, as good for the job's observations as a line there at least.
+
+    Around several modes there is nothing to compare: a line has one.
+    """
     cases = _in_frame(_together(simulated), frame, job.start.prior)
     with single_precision():
         trained, _ = train_as_far(job.method, cases, seed, job.plan.progress)
         assert isinstance(trained, SummedPosterior)
-        local, network = line_or_network(trained, cases, seed, len(job.x))
+        local, network = (trained, True) if several else line_or_network(trained, cases, seed, len(job.x))
     return Fitted(local, len(cases.theta), network)
 
 
