@@ -81,7 +81,7 @@ def likelihood(spoil=0.0, shift=0.0):
     network = eqx.tree_at(lambda one: (one.layers.out.weight, one.layers.out.bias), network, (noise, bias))
     line = eqx.tree_at(lambda one: one.offset, line, line.offset + jnp.linalg.inv(line.whiten) @ jnp.full(2, shift))
     method = sf.NLE(layers=2, width=8, depth=1, tails=False, training=sf.Training(members=2))
-    terms = MeanTerms(network, scale, line, Likelihood)
+    terms = MeanTerms(network, None, scale, line, Likelihood)
     return SummedPosterior(PRIOR.proposing(FRAME), method, terms, None, (2,)), cases
 
 
