@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-learned test-full test-oldest test-newest smoke peers lint format dist docs clean
+.PHONY: demo test test-full test-oldest test-newest smoke peers lint format dist docs clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
@@ -10,10 +10,6 @@ demo: .venv/installed
 # Unit and contract tests, examples in docstrings, and the shorter of the others.
 test: .venv/installed
 	$(BIN)/$(PYTEST) -m "not full" --durations=8
-
-# What `make test` leaves out of the tables of contracts and of what networks learn.
-test-learned: .venv/installed
-	$(BIN)/$(PYTEST) -m full --durations=8 tests/contract tests/learned
 
 # Everything.
 test-full: .venv/installed
