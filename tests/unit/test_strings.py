@@ -115,7 +115,9 @@ def in_lines(text):
     return "\x1b" not in text and "two\n" not in text
 
 
+@pytest.mark.false_failure(1e-9)
 def test_sentences_of_every_verb_are_in_lines(walk):
+    """A shift of every observation by 2, seen in 45 data sets, would go unnoticed hardly ever."""
     (posterior, wide), simulator = walk
     x = np.zeros((1, 4))
     with warnings.catch_warnings(record=True) as noticed:
