@@ -10,7 +10,7 @@ LIMIT = 1e-3
 def test_the_whole_suite_fails_by_chance_less_than_once_in_a_thousand_runs(request, figure):
     rates = {test: rate for test, rate, _ in request.config.stash[STATED] if rate is not None}
     largest = sorted(rates.items(), key=lambda item: -item[1])[:10]
-    figure(f"{len(rates)} rates come to {sum(rates.values()):.1e}")
+    figure(f"{len(rates)} rates come to {sum(rates.values()):.3e}")
     assert all(isinstance(rate, int | float) and 0 <= rate < LIMIT for rate in rates.values())
     assert sum(rates.values()) < LIMIT, largest
 

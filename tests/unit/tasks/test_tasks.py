@@ -366,13 +366,13 @@ def test_mixture_chains_forget_their_start(n, seed):
     assert np.mean(np.any(first != second, axis=1)) <= 0.005
 
 
-@pytest.mark.false_failure(1e-5)
+@pytest.mark.false_failure(1e-6)
 def test_mixture_chains_and_enumeration_agree_where_both_apply():
     """10 p-values."""
     x = tasks.get("mixture").observe(16, seed=0)[1]
     chains = mixture.draw_gibbs(x, 4000, jax.random.key(0))
     exact = mixture.draw_enumerated(x, 4000, np.random.default_rng(0))
-    assert all(stats.ks_2samp(chains[:, i], exact[:, i]).pvalue > P_MIN for i in range(10))
+    assert all(stats.ks_2samp(chains[:, i], exact[:, i]).pvalue > P_MIN / 10 for i in range(10))
 
 
 # Bimodal
