@@ -23,7 +23,7 @@ from scorefold.types import Array, Bool, Float, Theta
 
 REACH, STEP = 6.0, 1 / 8
 KNOTS = np.arange(-REACH, REACH + STEP / 2, STEP)
-FARTHEST = 15.0
+HEAVY = 15.0
 """How far θ may be from its median at u = ±4, in units of what it is at ±1: beyond that its tails are heavy."""
 SAME = 1e-3
 """Where θ and u differ by less at |u| ≤ 3, there is nothing to choose."""
@@ -80,7 +80,7 @@ def choices(prior: Prior) -> Choices:
         v = off / np.sqrt(np.maximum(np.square(off) @ weights, 1e-300))[:, None]
         differs = np.abs(v - KNOTS)[:, np.abs(KNOTS) <= 3].max(axis=1) > SAME
         out, middle, inner = (theta[:, np.abs(np.abs(KNOTS) - at) < STEP / 2] for at in (4, 0, 1))
-        near = np.abs(out - middle).max(axis=1) < FARTHEST * (inner[:, 1] - inner[:, 0]) / 2
+        near = np.abs(out - middle).max(axis=1) < HEAVY * (inner[:, 1] - inner[:, 0]) / 2
     free = differs & near & np.isfinite(v).all(axis=1)
     return Choices(np.where(free[:, None], v, KNOTS), free, free & np.isfinite(prior.bounds).all(axis=1))
 

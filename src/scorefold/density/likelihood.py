@@ -198,7 +198,6 @@ class Likelihood(eqx.Module):
 
         A probability of a cell has none.
         """
-        _, slope = jax.jvp(self.standardize, (x,), (jnp.ones_like(x),))
         outcome = (jnp.arange(len(x)) < self.network.dim) & ~jnp.isnan(x)  # and not an input
         counts = outcome & (self.standardize.scale < standardize.LARGEST)  # a constant feature is left out
         prepared, whitened = self.prepare(x), jnp.zeros(())
@@ -209,8 +208,7 @@ class Likelihood(eqx.Module):
             counts = counts.at[self.lattice.order[:whole]].set(False)
             if isinstance(self.line, Line):
                 whitened = jnp.sum(jnp.log(jnp.diag(self.line.whiten)[whole:]))
-        size = jnp.maximum(jnp.abs(slope[: len(x)]), standardize.SMALLEST)
-        return jnp.sum(jnp.where(counts, jnp.log(size), 0.0)) + whitened
+        return jnp.sum(jnp.where(counts, self.standardize.log_slope(x), 0.0)) + whitened
 
     def _prepare_cells(self, x: Observation, at: Lattice) -> "PreparedCells":
         whole = at.order[: at.count]

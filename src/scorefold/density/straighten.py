@@ -21,13 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density.coordinates import Choices, Coordinates, at, choices
-from scorefold.density.scales import mean_log_density
+from scorefold.density.scales import MOST_FEATURES, mean_log_density
 from scorefold.prior import Prior
-from scorefold.score.standardize import SMALLEST, Standardize, fit_standardize, plain, standardized
+from scorefold.score.standardize import TOGETHER, Standardize, fit_standardize, plain, standardized
 from scorefold.types import Array, Float
 
-MOST_FEATURES = 64
-"""Of more numbers the maps are those of their marginals."""
 PASSES = 3
 """In which all have their turn, at most."""
 MOST_CASES = 4_000
@@ -44,7 +42,10 @@ class Straightened(NamedTuple):
 
 
 def straighten(prior: Prior, x: np.ndarray, u: np.ndarray, inputs: int) -> Straightened:
-    """From observations x (count, x), the last so many numbers known inputs, and their u (count, dim)."""
+    """From observations x (count, x), the last so many numbers known inputs, and their u (count, dim).
+
+    Of so many numbers that their noise is taken for Gaussian, the maps are those of their marginals.
+    """
     by_marginal, may_be = fit_standardize(x), choices(prior)
     if x.shape[1] > MOST_FEATURES:
         return Straightened(by_marginal, may_be.coordinates(may_be.bounded))
@@ -118,9 +119,4 @@ class _Line:
 @jax.jit
 def _log_slopes(standardize: Standardize, x: Float[Array, "cases x"]) -> Float[Array, " x"]:
     """The mean of log |dz/dx|, number by number."""
-
-    def one(x: Array) -> Array:
-        _, slope = jax.jvp(standardize, (x,), (jnp.ones_like(x),))
-        return jnp.log(jnp.maximum(jnp.abs(slope), SMALLEST))
-
-    return jnp.mean(jax.lax.map(one, x, batch_size=1_024), axis=0)
+    return jnp.mean(jax.lax.map(standardize.log_slope, x, batch_size=TOGETHER), axis=0)

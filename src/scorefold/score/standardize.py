@@ -91,6 +91,11 @@ class Standardize(eqx.Module):
         beyond = jnp.maximum(jnp.abs(z) - KNEE, 0.0)
         return jnp.sign(z) * (jnp.minimum(jnp.abs(z), KNEE) + jnp.log1p(beyond))
 
+    def log_slope(self, x: Float[Array, " x"]) -> Float[Array, " x"]:
+        """log |dz/dx|, feature by feature."""
+        _, slope = jax.jvp(self, (x,), (jnp.ones_like(x),))
+        return jnp.log(jnp.maximum(jnp.abs(slope[: len(x)]), SMALLEST))
+
     def fault(self) -> str:
         """What is wrong with its numbers, if they come from a file; else nothing."""
         known = self.straight is None or bool(

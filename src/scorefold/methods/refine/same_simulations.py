@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 
-from scorefold.errors import Interrupted, ScorefoldWarning
+from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.likelihood_rounds import Job, simulated_around
 from scorefold.methods.refine.modes import within_modes
 from scorefold.methods.refine.never_worse import Compared, Judged
@@ -38,7 +38,7 @@ def better_likelihood(
     after, places = _places(refined, region)
     try:
         made = simulated_around(job._replace(plan=job.plan._replace(store=None)), places, calls, 0, job.plan.seed + 31)
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt:
         warnings.warn("the comparison with the start was interrupted: the refinement is kept.", ScorefoldWarning, stacklevel=4)
         return refined, nothing
     u = start.prior.to_normal(made.theta)
