@@ -8,11 +8,11 @@
     python benchmarks/refine.py --members 2 --steps 100           # smaller networks, for a quick look
 
 A cell is a task, a number of observations, a seed (of simulations, training and draws) and a data set, observe(n, 1000 + i).
-Its start is F-NPSE with its defaults on 4,000 simulations from the prior, and 6,000 more refine it. The starts of a task are
-trained together, in a process of their own that uses the accelerator. Cells are refined by a pool of processes with one core
-each, as soon as their start is there: every task and n has its first data set before any has its second. Each record is a JSON
-line; cells that have one are not run again, unless it is an error. After --minutes everything stops, and cells that are not
-done are lost.
+Its start is NLE (or --method) with its defaults on 4,000 simulations from the prior, and 6,000 more refine it. The starts of a
+task are trained together, in a process of their own that uses the accelerator. Cells are refined by a pool of processes with
+one core each, some of which (--on-accelerator) use the accelerator too, as soon as their start is there: every task and n has
+its first data set before any has its second. Each record is a JSON line; cells that have one are not run again, unless it is an
+error. After --minutes everything stops, and cells that are not done are lost.
 """
 
 import argparse
@@ -65,6 +65,7 @@ ONE_CORE = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
+SETTINGS = ("from_prior", "more", "method", "members", "steps")
 WAIT = 2.0
 """Seconds until a start is looked for again."""
 
@@ -79,12 +80,12 @@ def cells(chosen: argparse.Namespace) -> Iterator[dict]:
 
 
 def settings(chosen: argparse.Namespace) -> dict:
-    return {name: getattr(chosen, name) for name in ("from_prior", "more", "members", "steps")}
+    return {name: getattr(chosen, name) for name in SETTINGS}
 
 
 def key(cell: dict) -> tuple:
     """What makes it the same cell."""
-    return tuple(cell[name] for name in ("task", "n", "seed", "data_set", "from_prior", "more", "members", "steps"))
+    return tuple(cell[name] for name in ("task", "n", "seed", "data_set", *SETTINGS))
 
 
 def read(paths: list[Path]) -> list[dict]:
@@ -103,8 +104,8 @@ def read(paths: list[Path]) -> list[dict]:
 class Pool:
     """Workers over one queue: each takes the first cell whose start is there."""
 
-    def __init__(self, work: Work, queue: list[dict], out: Path, deadline: float) -> None:
-        self.work, self.queue, self.out, self.deadline = work, queue, out, deadline
+    def __init__(self, work: Work, queue: list[dict], out: Path, deadline: float, on_accelerator: int) -> None:
+        self.work, self.queue, self.out, self.deadline, self.on_accelerator = work, queue, out, deadline, on_accelerator
         self.lock, self.processes = threading.Lock(), []
         self.training = False
         """Whether more starts may come."""
@@ -135,10 +136,10 @@ class Pool:
             self.keep(record)
 
     def process(self, what: str, number: int) -> subprocess.Popen:
-        """A process of `refine_cell.py`; a worker has one core of those that there are."""
+        """A process of `refine_cell.py`; a worker has the accelerator, or one core of those that there are."""
         environment = dict(os.environ)
         command = [sys.executable, str(Path(__file__).with_name("refine_cell.py")), what, json.dumps(asdict(self.work))]
-        if what == "cells":
+        if what == "cells" and number >= self.on_accelerator:
             environment |= ONE_CORE
             cores = sorted(os.sched_getaffinity(0))
             command.append(str(cores[number % len(cores)]))
@@ -192,7 +193,7 @@ def run(chosen: argparse.Namespace) -> None:
     work = Work(str(chosen.folder), tuple(chosen.tasks), tuple(chosen.seeds), **settings(chosen))
     queue = [] if chosen.starts_only else [cell for cell in cells(chosen) if key(cell) not in have]
     print(f"{len(have)} cells are done; {len(queue)} to do", flush=True)
-    pool = Pool(work, queue, chosen.out, deadline)
+    pool = Pool(work, queue, chosen.out, deadline, chosen.on_accelerator)
     threads = [threading.Thread(target=pool.run, args=(i,), daemon=True) for i in range(min(chosen.workers, len(queue)))]
     if not chosen.cells_only:
         pool.training = True
@@ -297,9 +298,11 @@ def main() -> None:
     parser.add_argument("--data-sets", nargs="+", type=int, default=[10, 11, 12, 13, 14], help="none of those tuned on")
     parser.add_argument("--from-prior", type=int, default=4_000, help="simulations of a start")
     parser.add_argument("--more", type=int, default=6_000, help="simulations to refine with")
+    parser.add_argument("--method", default="nle", choices=["nle", "f-npse"], help="of the start")
     parser.add_argument("--members", type=int, help="of every ensemble; by default as the methods say")
     parser.add_argument("--steps", type=int, help="of every training, at most; by default as the methods say")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 1, 1), help="one core each")
+    parser.add_argument("--on-accelerator", type=int, default=0, help="so many of the workers use the accelerator")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--folder", type=Path, default=Path("refine-starts"), help="of starts, references, compiled programs")
     parser.add_argument("--starts-only", action="store_true")

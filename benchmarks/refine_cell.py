@@ -32,6 +32,7 @@ class Work:
     seeds: tuple[int, ...]
     from_prior: int
     more: int
+    method: str = "nle"
     members: int | None = None
     """Of every ensemble; None: as the methods say, and so are the steps."""
     steps: int | None = None
@@ -39,7 +40,7 @@ class Work:
     def start(self, task: str, seed: int) -> Path:
         """Where a start lies."""
         how = "" if self.members is None and self.steps is None else f"-{self.members}x{self.steps}"
-        return Path(self.folder) / f"{task}-{seed}-{self.from_prior}{how}"
+        return Path(self.folder) / f"{task}-{self.method}-{seed}-{self.from_prior}{how}"
 
     def simulations(self, task: str, seed: int) -> Path:
         """Where its simulations lie."""
@@ -57,7 +58,7 @@ def train_starts(work: Work) -> None:
     import numpy as np
 
     import scorefold as sf
-    from scorefold import tasks
+    from scorefold import methods, tasks
 
     for name in work.tasks:
         missing = [seed for seed in work.seeds if not work.start(name, seed).exists()]
@@ -65,7 +66,7 @@ def train_starts(work: Work) -> None:
             continue
         task, begun = tasks.get(name), time.perf_counter()
         sims = [sf.simulate(task.prior, task.simulator, work.from_prior, seed=seed) for seed in missing]
-        method = sf.NPSE(set_size=1)
+        method = methods.get(work.method)
         method = replace(method, training=training(work, method.training))
         for seed, one, posterior in zip(missing, sims, sf.fit_many(sims, method, missing), strict=True):
             np.savez(work.simulations(name, seed), theta=one.theta, x=one.x[:, 0])
@@ -149,7 +150,7 @@ def run_cell(work: Work, cell: dict) -> dict:
     start = sf.load(work.start(task.name, seed))
     with np.load(work.simulations(task.name, seed)) as kept:
         sims = sf.Simulations(start.prior, kept["theta"], kept["x"])
-    small = None if work.members is None and work.steps is None else training(work, sf.Training())
+    small = None if work.members is None and work.steps is None else training(work, start.method.training)
     begun, cpu = time.perf_counter(), time.process_time()
     refined = start.refine(x_obs, task.simulator, work.more, seed=seed, sims=sims, training=small)
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu

@@ -77,7 +77,7 @@ CASES = {
     "nle, counts": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (4,), 3, 1, 2),
     "nle, counts alone": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3, 0, 2),
     "nle, as before": (
-        sf.NLE(layers=2, tails=False, straighten=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3,
+        sf.NLE(layers=2, tails=False, straighten=False, changing=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3,
     ),
     "nre, as before": (sf.NRE(straighten=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nle, missing numbers": (sf.NLE(layers=2, missing=True, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),

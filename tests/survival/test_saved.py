@@ -394,7 +394,7 @@ def field(*path_and_value):
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 7), "version 7, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 8), "version 8, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -459,10 +459,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 6', '"version": 6, "version": 6'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 6', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 6', '"version": 6e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 6', '"version": 6' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 7', '"version": 7, "version": 7'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 7', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 7', '"version": 7e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 7', '"version": 7' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -682,7 +682,7 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     config["posterior"].pop("inputs", None)
     config["posterior"].pop("whole", None)
     if method.startswith("nle"):
-        for key in ("missing", "tails", "straighten"):
+        for key in ("missing", "tails", "straighten", "changing"):
             del config["posterior"]["method"][key]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).made == posterior.made
@@ -693,7 +693,8 @@ def test_a_model_of_version_4_that_took_every_number_for_continuous_is_read(tmp_
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
     assert config["posterior"].pop("whole") == 0
-    del config["posterior"]["method"]["straighten"]
+    for key in ("straighten", "changing"):
+        del config["posterior"]["method"][key]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).whole == 0
 
@@ -717,7 +718,7 @@ def test_a_model_of_version_4_that_knew_no_holes_is_read(tmp_path, method):
     posterior = untrained(method)
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
-    for key in ("missing", "tails", "straighten"):
+    for key in ("missing", "tails", "straighten", "changing"):
         config["posterior"]["method"].pop(key, None)
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).method == posterior.method
@@ -728,11 +729,23 @@ def test_a_model_of_version_5_that_knew_parameters_as_u_alone_is_read(tmp_path, 
     posterior = untrained(method)
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 5}
-    del config["posterior"]["method"]["straighten"]
+    for key in ("straighten", "changing"):
+        config["posterior"]["method"].pop(key, None)
     (folder / CONFIG).write_text(json.dumps(config))
     back = sf.load(folder)
     assert back.method == posterior.method
     assert back.terms.coordinates is None
+
+
+def test_a_model_of_version_6_whose_noise_was_the_same_everywhere_is_read(tmp_path):
+    posterior = untrained("nle, as before")
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 6}
+    del config["posterior"]["method"]["changing"]
+    (folder / CONFIG).write_text(json.dumps(config))
+    back = sf.load(folder)
+    assert back.method == posterior.method
+    assert back.terms.line.changing is None
 
 
 def test_coordinates_that_fall_are_refused(tmp_path):

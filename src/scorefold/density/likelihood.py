@@ -132,11 +132,12 @@ class Likelihood(eqx.Module):
         """log q(x|u) of a prepared observation, up to a constant."""
         if isinstance(x, PreparedCells):
             assert isinstance(self.network, MixedFlow)
-            return self.network.log_density(*self.within(u, x))
+            cells, residual, given = self.within(u, x)
+            return self.network.log_density(cells, residual, given) + self._log_slope(given, self.network.cells.count)
         if self.line is None:
             return self.log_density(x.outcomes, u, x)
         given = jnp.concatenate([u, x.more])[: self.line.slope.shape[1]]
-        return self.log_density(self.line.residual(x.outcomes, given), u, x)
+        return self.log_density(self.line.residual(x.outcomes, given), u, x) + self._log_slope(given)
 
     def log_density(self, y: Observation, u: Theta, x: Prepared) -> Scalar:
         """Of a whitened residual y, for the inputs and the holes that x has; where nothing is binary or a count."""
@@ -161,7 +162,8 @@ class Likelihood(eqx.Module):
         given = jnp.concatenate([u, x.x[outcomes:]])
         residual, scale = x.x[:outcomes], jnp.ones(count)
         if isinstance(self.line, Line):
-            residual, scale = self.line.residual(x.x[:outcomes], given), jnp.diag(self.line.whiten)[:count]
+            residual = self.line.residual(x.x[:outcomes], given)
+            scale = (jnp.diag(self.line.whiten) * jnp.exp(self.line.log_scales(given)))[:count]
         low, high = (residual[:count] + scale * (end - x.cells.y) for end in (x.cells.low, x.cells.high))
         return x.cells._replace(low=low, high=high), residual[count:], given
 
@@ -209,6 +211,10 @@ class Likelihood(eqx.Module):
             if isinstance(self.line, Line):
                 whitened = jnp.sum(jnp.log(jnp.diag(self.line.whiten)[whole:]))
         return jnp.sum(jnp.where(counts, self.standardize.log_slope(x), 0.0)) + whitened
+
+    def _log_slope(self, given: Float[Array, " c"], first: int = 0) -> Scalar:
+        """Of the whitened residual by x, as far as it depends on u; numbers before `first` have probabilities."""
+        return jnp.sum(self.line.log_scales(given)[first:]) if isinstance(self.line, Line) else jnp.zeros(())
 
     def _prepare_cells(self, x: Observation, at: Lattice) -> "PreparedCells":
         whole = at.order[: at.count]

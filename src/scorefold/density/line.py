@@ -2,16 +2,19 @@
 
 It is where learned likelihoods and ratios start: log q(x|u) and, with u ~ N(0, I), log q(x|u) / q(x) are known in closed
 form, and a network learns only what they leave over. S gets a small ridge, so that collinear or constant features do no harm.
-For a likelihood the noise may be Gaussian but for its scale (`scales.py`).
+For a likelihood the noise may be Gaussian but for its scale (`scales.py`), and its sds and correlations may change with u
+(`changing_noise.py`).
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.density import scales
-from scorefold.density.scales import Scales, fit_scales
-from scorefold.score.least_squares import noisy_line
+from scorefold.density import changing_noise, scales
+from scorefold.density.changing_noise import ChangingNoise, fit_changing_noise
+from scorefold.density.scales import Scales, fit_scales, scales_around
+from scorefold.score.least_squares import NoisyLine, noisy_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
 
 
@@ -26,17 +29,24 @@ class Line(eqx.Module):
     """The same for A Aᵀ + S"""
     scales: Scales | None = None
     """Of the noise; None for a Gaussian's."""
+    changing: ChangingNoise | None = None
+    """How the noise depends on u; None where it does not."""
 
     def prepare(self, x: Observation) -> Observation:
         """What of an observation does not depend on u: itself."""
         return x
 
     def residual(self, x: Observation, u: Theta) -> Observation:
-        """L⁻¹ (x - A u - b), of unit covariance."""
-        return self.whiten @ (x - self.slope @ u - self.offset)
+        """L⁻¹ (x - A u - b), of unit covariance, or what `changing_noise.py` makes of it."""
+        residual = self.whiten @ (x - self.slope @ u - self.offset)
+        return residual if self.changing is None else self.changing(residual, u)
+
+    def log_scales(self, u: Theta) -> Observation:
+        """What the noise at u adds to log |de/dx|, number by number."""
+        return jnp.zeros_like(self.offset) if self.changing is None else self.changing.log_scales(u)
 
     def log_det(self, x: Observation) -> Scalar:
-        """log |L⁻¹|, the same for every x."""
+        """log |L⁻¹|, the same for every x and u."""
         return jnp.sum(jnp.log(jnp.diag(self.whiten)))
 
     def log_ratio(self, x: Observation, u: Theta) -> Scalar:
@@ -54,19 +64,45 @@ class Line(eqx.Module):
         return jnp.stack([jnp.sum(self.residual(x, u) ** 2), jnp.sum(marginal**2)])
 
 
-def blank(features: int, dim: int, tails: bool = False) -> Line:
+def blank(features: int, dim: int, tails: bool = False, changing: bool = False) -> Line:
     """One of this size, its numbers still to be put in."""
     square = jnp.zeros((features, features))
-    return Line(jnp.zeros((features, dim)), jnp.zeros(features), square, square, scales.blank() if tails else None)
+    more = scales.blank() if tails else None, changing_noise.blank(features, dim) if changing else None
+    return Line(jnp.zeros((features, dim)), jnp.zeros(features), square, square, *more)
 
 
-def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False) -> Line:
-    """From standardised observations (count, x) and their u (count, dim); with `tails` the noise's scales too."""
+def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False, changing: bool = False) -> Line:
+    """From standardised observations (count, x) and their u (count, dim).
+
+    With `tails` it has the noise's scales too, and with `changing` how the noise depends on u, where it does.
+    """
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
-    fitted, spread = noisy_line(x, u, floor=1e-8), None
-    if tails:
+    fitted, spread, own = noisy_line(x, u, floor=1e-8), None, None
+    if changing:
+        own, spread = _changing(x, u, fitted, tails)
+    if tails and own is None:
         fitted, spread = fit_scales(x, u, fitted)
     slope, offset, noise = fitted
     whitens = [np.linalg.inv(np.linalg.cholesky(covariance)) for covariance in (noise, slope @ slope.T + noise)]
     numbers = [jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)]
-    return Line(numbers[0], numbers[1], numbers[2], numbers[3], spread)
+    if changing and own is None:
+        own = changing_noise.blank(*slope.shape)
+    return Line(numbers[0], numbers[1], numbers[2], numbers[3], spread, own)
+
+
+def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine, tails: bool) -> tuple[ChangingNoise | None, Scales | None]:
+    """How the noise depends on u, and its scales around that; outliers, once they are known, count less."""
+    r = np.linalg.solve(np.linalg.cholesky(line.noise), (x - u @ line.slope.T - line.offset).T).T
+    own = fit_changing_noise(r, u)
+    if own is None or not tails:
+        return own, None
+    spread, weights = scales_around(_squares_of(own, r, u), x.shape[1])
+    if weights is None:
+        return own, spread
+    own = fit_changing_noise(r, u, weights)
+    return own, None if own is None else scales_around(_squares_of(own, r, u), x.shape[1])[0]
+
+
+def _squares_of(own: ChangingNoise, r: np.ndarray, u: np.ndarray) -> np.ndarray:
+    e = jax.vmap(own)(jnp.asarray(r, jnp.float32), jnp.asarray(u, jnp.float32))
+    return np.square(np.asarray(e, np.float64)).sum(axis=1)

@@ -69,24 +69,43 @@ def gaussian() -> Scales:
 
 def fit_scales(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> tuple[NoisyLine, Scales]:
     """The line, with its noise's scales, of cases x (rows, x) and u (rows, dim) around a line by least squares."""
-    count, features = x.shape
+    features = x.shape[1]
     if features > MOST_FEATURES:
         return line, gaussian()
-    squares = _squares(x, u, line)
-    best, found = _log_likelihood(squares, np.zeros(1), np.ones(1), features), None
-    for number in range(2, SCALES + 1):
-        weights, variances = _by_distances(squares, number, features)
-        gain = _log_likelihood(squares, np.log(weights), variances, features) - (number - 1) * np.log(count)
-        if gain > best:
-            best, found = gain, (weights, variances)
+    found = _favoured(_squares(x, u, line), features)
     if found is None:
         return line, gaussian()
     for _ in range(ROUNDS):
         line, found = _round(x, u, line, found)
-    more = SCALES - len(found[0])
-    log_weights = np.concatenate([np.log(found[0]), np.full(more, NEVER)])
-    log_sds = np.concatenate([np.log(found[1]) / 2, np.zeros(more)])
-    return line, Scales(jnp.asarray(log_weights, jnp.float32), jnp.asarray(log_sds, jnp.float32))
+    return line, _scales(*found)
+
+
+def scales_around(squares: np.ndarray, features: int) -> tuple[Scales, np.ndarray | None]:
+    """Scales from the squared lengths of whitened residuals alone, and every case's ω; None where they are Gaussian."""
+    found = _favoured(squares, features) if features <= MOST_FEATURES else None
+    if found is None:
+        return gaussian(), None
+    p, weights, variances = _step(squares, *found, features)
+    return _scales(weights, variances), (p / variances).sum(axis=1)
+
+
+def _favoured(squares: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights and variances of as many scales as the criterion favours; None for one."""
+    best, found = _log_likelihood(squares, np.zeros(1), np.ones(1), features), None
+    for number in range(2, SCALES + 1):
+        weights, variances = _by_distances(squares, number, features)
+        gain = _log_likelihood(squares, np.log(weights), variances, features) - (number - 1) * np.log(len(squares))
+        if gain > best:
+            best, found = gain, (weights, variances)
+    return found
+
+
+def _scales(weights: np.ndarray, variances: np.ndarray) -> Scales:
+    """With scales that are not there for those that are missing."""
+    more = SCALES - len(weights)
+    log_weights = np.concatenate([np.log(weights), np.full(more, NEVER)])
+    log_sds = np.concatenate([np.log(variances) / 2, np.zeros(more)])
+    return Scales(jnp.asarray(log_weights, jnp.float32), jnp.asarray(log_sds, jnp.float32))
 
 
 def mean_log_density(squares: np.ndarray, features: int) -> float:

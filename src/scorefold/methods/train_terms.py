@@ -89,4 +89,5 @@ def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Latti
         holes = x[:, features : features + outcomes]
         return fit_masked_line(np.concatenate([x[:, :outcomes], holes], axis=1), given)
     order = np.arange(outcomes) if lattice is None else np.asarray(lattice.order)
-    return line.fit_line(x[:, order], given, lattice is None and getattr(method, "tails", False))
+    tails = lattice is None and getattr(method, "tails", False)
+    return line.fit_line(x[:, order], given, tails, getattr(method, "changing", False))

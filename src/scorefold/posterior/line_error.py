@@ -9,6 +9,8 @@ with the correlations' λ by which they were shrunk (`score/least_squares.py`), 
 
     ( |W⁻ᵀ g_A|² + |W⁻ᵀ g_b|² + ½ Σ_i Γ_ii² + (1-λ) Σ_{i>j} Γ_ij² )^{1/2} / √N,      Γ = g_W Wᵀ.
 
+The errors of how the noise changes with u (`density/changing_noise.py`), where it does, are left out.
+
 Where parameters can make up for an error of A and b, as with as many parameters as numbers, g_A and g_b are small, and that of
 S is what counts: √(n x (x+1) / 2N) nat for x numbers, and √(n x / N) where their noise is independent.
 """

@@ -47,7 +47,17 @@ def _without_straightening(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"straighten": False} if found.get(IS) in ("NLE", "NRE") else found
 
 
-CHANGES: dict[int, Change] = {3: _without_inputs, 4: _from_version_4, 5: _without_straightening}
-FORMAT = model.Format("scorefold model", 6, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
+def _without_changing_noise(found: dict[str, Any]) -> dict[str, Any]:
+    """Of version 6, when the noise around a likelihood's line was the same everywhere, in version 7."""
+    return found | {"changing": False} if found.get(IS) == "NLE" else found
+
+
+CHANGES: dict[int, Change] = {
+    3: _without_inputs,
+    4: _from_version_4,
+    5: _without_straightening,
+    6: _without_changing_noise,
+}
+FORMAT = model.Format("scorefold model", 7, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
 """Of a folder with a posterior. A new version gets a change that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""
