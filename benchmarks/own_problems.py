@@ -5,7 +5,7 @@
     python benchmarks/own_problems.py --out own.jsonl --table
 
 Each problem is a simulator with a likelihood in closed form. A cell is a problem, a number of observations, a data set with
-parameters from the prior, and a training on 10,000 simulations; its truth are draws by an ensemble of Markov chains with stretch
+parameters from the prior, and a training on 10,000 simulations; its truth are draws by Markov chains with stretch
 and difference moves in the N(0, I) space of the prior. A cell's error is the root mean square, over parameters, of what the
 means are off by in posterior sd, and the mean |log sd ratio|.
 
