@@ -24,7 +24,8 @@ from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.screening import say_likelihood_alone
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.loop import Objective, train
+from scorefold.train.loop import train
+from scorefold.train.steps import Objective
 from scorefold.train.training_set import TrainingSet, training_sets
 
 
