@@ -27,7 +27,7 @@ from scorefold.train.schedule import Limits, beats, decided_decays, limits_of, s
 from scorefold.train.steps import Idle, Network, Objective, Order, Run, Setup, advance, run_by_run, untrained, validate
 from scorefold.train.training import MOST_UNSEEN, History, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
-from scorefold.types import Array, Float, Int, new_key
+from scorefold.types import QUICKLY, Array, Float, Int, new_key
 
 
 def train(
@@ -106,7 +106,7 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
     return _Program(setup, data, streams, [one.seed for one in sets], training, limits, copies)
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(jax.jit, static_argnums=1, compiler_options=QUICKLY)
 def _keys(roots: Array, copies: int) -> tuple[Array, Array]:
     """Of every run, and of its training set, as numbers."""
     keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots)

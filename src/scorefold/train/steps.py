@@ -21,7 +21,7 @@ import optax
 from scorefold.train.devices import device_count, over_devices
 from scorefold.train.schedule import Beat
 from scorefold.train.training import Pace
-from scorefold.types import Array, Float, Int, Key, Scalar, single_precision
+from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar, single_precision
 
 WARM_UP = 100
 """Steps in which the learning rate rises."""
@@ -88,7 +88,7 @@ class Idle(NamedTuple):
 _OPTIMISER = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
 def untrained(objective: Objective, keys: Array) -> Run:
     """A stack of runs at their start, from their keys as numbers."""
 
