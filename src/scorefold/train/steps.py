@@ -7,9 +7,7 @@ a core each: products of one batch with one matrix are several times as quick th
 stays in the cache of its core, and runs that are done cost nothing. Several devices share runs out instead (`devices.py`).
 """
 
-import os
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +19,7 @@ import optax
 from scorefold.train.devices import device_count, over_devices
 from scorefold.train.schedule import Beat
 from scorefold.train.training import Pace
-from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar, single_precision
+from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar
 
 WARM_UP = 100
 """Steps in which the learning rate rises."""
@@ -174,14 +172,13 @@ def _over_runs(setup: Setup, one: Callable[[Any, Any, Any], Any], fixed: Any, ro
 
 
 def run_by_run(function: Callable[[Any, Any], Any], rows: Any, fixed: Any, setup: Setup, idle: Idle | None = None) -> Any:
-    """`function(rows, fixed)` of stacks of runs: of all at once, or on the cores of one device of each alone, a core each.
+    """`function(rows, fixed)`, a compiled one, of stacks of runs: of all at once, or on the cores of one device of each alone.
 
-    The first call goes ahead of the others, which need not compile again what it has compiled. Those that are `idle` are left
-    out where each is a call of its own.
+    Calls return before they are computed, and cores take them up as they are free. Those that are `idle` are left out where
+    each is a call of its own.
     """
     if jax.default_backend() != "cpu" or device_count() > 1:
         return function(rows, fixed)
-    rows, device = jax.tree.map(np.asarray, rows), jax.config.jax_default_device  # type: ignore[attr-defined]
 
     def one(i: int) -> Any:
         def own(tree: Any) -> Any:
@@ -189,11 +186,8 @@ def run_by_run(function: Callable[[Any, Any], Any], rows: Any, fixed: Any, setup
 
         if idle is not None and not idle.active[i]:
             return own(idle.result)
-        with single_precision(), jax.default_device(device):  # a thread has settings of its own
-            return jax.tree.map(np.asarray, function(own(rows), fixed if setup.shared else own(fixed)))
+        return function(own(rows), fixed if setup.shared else own(fixed))
 
-    runs = range(len(jax.tree.leaves(rows)[0]))
-    made = [one(runs[0])]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as cores:
-        made += cores.map(one, runs[1:])
+    rows, idle = jax.tree.map(np.asarray, (rows, idle))
+    made = [one(i) for i in range(len(jax.tree.leaves(rows)[0]))]
     return jax.tree.map(lambda *parts: np.concatenate(parts), *made)
