@@ -174,7 +174,7 @@ def _like(program: _Program) -> Any:
     """The state's arrays as shapes and types."""
     none = _no_losses(program)
     return {
-        "runs": jax.eval_shape(partial(untrained, program.setup.objective), program.data.keys),
+        "runs": untrained.eval_shape(program.setup.objective, program.data.keys),
         "losses": {"train": none, "validation": none},
         "decays": jax.ShapeDtypeStruct((len(program.data.keys),), np.float32),
     }

@@ -63,15 +63,17 @@ class Setup(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What a round needs to know of each run."""
+    """What a round needs to know of each run; on the host, and within the programs as JAX has it."""
 
-    rates: Float[Array, " runs"]
-    decays: Float[Array, " runs"]
+    rates: Any
+    """(runs,)"""
+    decays: Any
+    """(runs,)"""
     beat: Beat
-    batches: Int[Array, "runs steps batch"]
-    """Rows of the cases, step by step."""
-    keys: Array
-    """As numbers."""
+    batches: Any
+    """(runs, steps, batch) rows of the cases"""
+    keys: Any
+    """(runs, …) as numbers"""
 
 
 class Idle(NamedTuple):
