@@ -15,7 +15,7 @@ from scorefold.density.likelihood import Likelihood, seen_cases
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine, fit_masked_line
 from scorefold.density.mean_terms import MeanTerms
-from scorefold.density.ratio import Ratio
+from scorefold.density.ratio import Ratio, seen_pairs
 from scorefold.density.straighten import Straightened, straighten
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
@@ -78,10 +78,9 @@ def train_terms(
 
 
 def _as_seen(learned: Learned, fixed: tuple, cases: TrainingSet) -> TrainingSet:
-    """The cases of a likelihood without what its line and maps take off, once and not at every step."""
-    if learned.model is not Likelihood:
-        return cases
-    seen, stream = partial(seen_cases, learned.objective.shape, fixed), cases.stream
+    """The cases after what maps, coordinates and a likelihood's line do to them, once and not at every step."""
+    seen = partial(seen_cases, learned.objective.shape, fixed) if learned.model is Likelihood else partial(seen_pairs, fixed)
+    stream = cases.stream
     if stream is not None:
         take = stream.take
         stream = replace(stream, take=lambda rows: seen(take(rows)))

@@ -11,7 +11,7 @@ from scorefold.density import spline
 from scorefold.density.flow import ConditionalFlow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
-from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
+from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss, seen_pairs
 from scorefold.density.scales import Scales
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
 from scorefold.methods.npe import set_flow_loss
@@ -185,7 +185,8 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
 
     def loss(c):
         other = eqx.tree_at(lambda line: line.slope, line, c * line.slope)
-        return float(eqx.filter_jit(ratio_loss)(network, (None, standardize, other), cases, KEY))
+        fixed = (None, standardize, other)
+        return float(eqx.filter_jit(ratio_loss)(network, fixed, seen_pairs(fixed, cases), KEY))
 
     losses = {c: loss(c) for c in (0.5, 1.0, 1.5)}
     assert losses[1.0] < min(losses[0.5], losses[1.5])
