@@ -22,6 +22,9 @@ Count = int | Int[Array, ""]  # may be traced
 MAY_BE_NAN = "may be NaN"
 """Annotated[Float[np.ndarray, "…"], MAY_BE_NAN]: numbers that need not be finite, in files either."""
 
+QUICKLY = {"xla_backend_optimization_level": 0}
+"""Options of `jax.jit` for programs that run once: to compile them well would take longer than to run them."""
+
 
 def single_precision() -> AbstractContextManager[Any]:
     """In which JAX computes as it does by default, whatever `jax_enable_x64` says: what networks are trained and used in."""

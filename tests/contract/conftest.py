@@ -9,5 +9,5 @@ from scorefold.train import loop
 def nothing_is_trained():
     """What needs a trained network belongs in learned/, where tests share them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_round", lambda *args: pytest.fail("a contract test trains a network: move it to learned/"))
+        patch.setattr(loop, "advance", lambda *args: pytest.fail("a contract test trains a network: move it to learned/"))
         yield

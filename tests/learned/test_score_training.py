@@ -28,7 +28,7 @@ from scorefold.train.training import History, Training
 from scorefold.train.training_set import TrainingSet, folds
 from scorefold.train.training_set import held_out as held_out_folds
 
-PROGRAMS = ("_untrained", "_round", "_validate")
+PROGRAMS = ("untrained", "advance", "validate")
 
 
 def held_out(origin, members, seed):

@@ -35,9 +35,9 @@ METHODS = {
 def test_the_posterior_is_right(streamed_sims, name):
     """Over 10 other seeds NLE's largest differences of 10 means and sds were 0.25 ± 0.10 sd and 7 ± 1.3%: with limits 6 sd and
     more away."""
-    before = loop._round._cache_size()
+    before = loop.advance._cache_size()
     posterior = sf.fit(streamed_sims, METHODS[name], seed=1)
-    assert loop._round._cache_size() == before + 1, "all blocks run the same program"
+    assert loop.advance._cache_size() == before + 1, "all blocks run the same program"
     _, x = TASK.observe(2, 7)
     drawn, exact = posterior.sample(x, 1_000, seed=0).theta, TASK.reference(x, 4_000, 0)
     shift = (drawn.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)

@@ -100,7 +100,7 @@ def test_baselines_go_on_to_the_same_bits(sims, tmp_path, monkeypatch, name):
 def test_what_is_done_is_not_done_again(sims, uninterrupted, tmp_path, monkeypatch):
     sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", f"round-{ROUNDS:06d}"]
-    monkeypatch.setattr("scorefold.train.loop._round", None)
+    monkeypatch.setattr("scorefold.train.loop.advance", None)
     assert bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)) == bits(uninterrupted)
 
 

@@ -12,5 +12,5 @@ def nothing_is_trained(request):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_round", lambda *args: pytest.fail("a unit test trains a network: move it to learned/"))
+        patch.setattr(loop, "advance", lambda *args: pytest.fail("a unit test trains a network: move it to learned/"))
         yield

@@ -13,6 +13,7 @@ the outcomes x are modelled. Where outcomes may be missing, it is q(x_O | u) of 
 x_O (`masked_line.py`), and a flow that passes over the others and is told which they are.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,14 +22,14 @@ import jax.numpy as jnp
 
 from scorefold.density import scales
 from scorefold.density.cells import CellFlow, Cells, Lattice, increasing
-from scorefold.density.coordinates import at
 from scorefold.density.flow import ConditionalFlow
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
 from scorefold.density.scales import Scales
 from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
-from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
+from scorefold.train.together import few_at_a_time
+from scorefold.types import QUICKLY, Array, Float, Key, Observation, Scalar, Theta
 
 HALVINGS = 24
 """In which the cell of a draw is found, among up to 2²⁴."""
@@ -109,6 +110,26 @@ class PreparedCells(NamedTuple):
     """Their ends before the line is taken off."""
 
 
+class Whitened(NamedTuple):
+    """What of parameters and an observation a flow sees, which training does not change."""
+
+    y: Observation
+    """The residual, whitened."""
+    given: Float[Array, " c"]
+    there: Observation | None
+    log_slope: Scalar
+    """Of y by x, as far as it depends on u."""
+
+
+class WhitenedCells(NamedTuple):
+    """The same where some numbers are binary or counts."""
+
+    cells: Cells
+    y: Float[Array, " continuous"]
+    given: Float[Array, " c"]
+    log_slope: Scalar
+
+
 class Likelihood(eqx.Module):
     """Standardisation, line and one network; and the values of binary numbers and counts, where there are some."""
 
@@ -130,22 +151,29 @@ class Likelihood(eqx.Module):
 
     def term(self, u: Theta, x: "Prepared | PreparedCells") -> Scalar:
         """log q(x|u) of a prepared observation, up to a constant."""
-        if isinstance(x, PreparedCells):
-            assert isinstance(self.network, MixedFlow)
-            cells, residual, given = self.within(u, x)
-            return self.network.log_density(cells, residual, given) + self._log_slope(given, self.network.cells.count)
-        if self.line is None:
-            return self.log_density(x.outcomes, u, x)
-        given = jnp.concatenate([u, x.more])[: self.line.slope.shape[1]]
-        return self.log_density(self.line.residual(x.outcomes, given), u, x) + self._log_slope(given)
+        return self.log_density(self.whitened(u, x))
 
-    def log_density(self, y: Observation, u: Theta, x: Prepared) -> Scalar:
-        """Of a whitened residual y, for the inputs and the holes that x has; where nothing is binary or a count."""
+    def whitened(self, u: Theta, x: "Prepared | PreparedCells") -> "Whitened | WhitenedCells":
+        """What the network sees of u and a prepared observation."""
+        if isinstance(x, PreparedCells):
+            return self._whitened_cells(u, x)
+        given, y, log_slope = jnp.concatenate([u, x.more]), x.outcomes, jnp.zeros(())
+        if self.line is not None:
+            at = given[: self.line.slope.shape[1]]
+            y, log_slope = self.line.residual(y, at), jnp.sum(self.line.log_scales(at))
+        return Whitened(y, given, x.there, log_slope)
+
+    def log_density(self, seen: "Whitened | WhitenedCells") -> Scalar:
+        """`term`, of what the network sees."""
+        if isinstance(seen, WhitenedCells):
+            assert isinstance(self.network, MixedFlow)
+            return self.network.log_density(seen.cells, seen.y, seen.given) + seen.log_slope
         assert isinstance(self.network, ConditionalFlow)
-        z, log_det = self.network.forward(y, jnp.concatenate([u, x.more]), x.there)
+        z, log_det = self.network.forward(seen.y, seen.given, seen.there)
+        log_det += seen.log_slope
         if (noise := self._noise) is not None:
             return log_det + noise.log_density(z)
-        count = len(z) if x.there is None else jnp.sum(x.there)
+        count = len(z) if seen.there is None else jnp.sum(seen.there)
         return log_det - jnp.sum(z**2) / 2 - count / 2 * jnp.log(2 * jnp.pi)
 
     def draw(self, u: Theta, x: Prepared, key: Key) -> Observation:
@@ -156,19 +184,8 @@ class Likelihood(eqx.Module):
         z = z if x.there is None else x.there * z
         return self.network.inverse(z, jnp.concatenate([u, x.more]), x.there)
 
-    def within(self, u: Theta, x: "PreparedCells") -> tuple[Cells, Float[Array, " continuous"], Float[Array, " c"]]:
-        """Cells and continuous numbers without their line, and what they are given."""
-        outcomes, count = self.network.dim, len(x.cells.y)
-        given = jnp.concatenate([u, x.x[outcomes:]])
-        residual, scale = x.x[:outcomes], jnp.ones(count)
-        if isinstance(self.line, Line):
-            residual = self.line.residual(x.x[:outcomes], given)
-            scale = (jnp.diag(self.line.whiten) * jnp.exp(self.line.log_scales(given)))[:count]
-        low, high = (residual[:count] + scale * (end - x.cells.y) for end in (x.cells.low, x.cells.high))
-        return x.cells._replace(low=low, high=high), residual[count:], given
-
-    def drawn(self, u: Theta, x: Observation, key: Key) -> tuple[Cells, Float[Array, " continuous"], Float[Array, " c"]]:
-        """An observation of this member's at u, with the inputs that x has, as `within` gives it."""
+    def drawn(self, u: Theta, x: Observation, key: Key) -> "WhitenedCells":
+        """An observation of this member's at u, with the inputs that x has."""
         network, at = self.network, self.lattice
         assert isinstance(network, MixedFlow)
         assert at is not None
@@ -180,20 +197,19 @@ class Likelihood(eqx.Module):
 
             def halve(_: Array, between: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
                 middle = jnp.floor((between[0] + between[1]) / 2)
-                cells, _, given = self.within(
-                    u, self._prepare_cells(x.at[at.order[i]].set(at.low[i] + middle * at.step[i]), at)
-                )
-                below = increasing(own.parameters(i, cells.y, given), cells.high[i]) < z
+                there = self._prepare_cells(x.at[at.order[i]].set(at.low[i] + middle * at.step[i]), at)
+                seen = self._whitened_cells(u, there)
+                below = increasing(own.parameters(i, seen.cells.y, seen.given), seen.cells.high[i]) < z
                 return jnp.where(below, middle + 1, between[0]), jnp.where(below, between[1], middle)
 
             _, place = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), steps[i]))
             return x.at[at.order[i]].set(at.low[i] + place * at.step[i])
 
-        cells, residual, given = self.within(u, self._prepare_cells(jax.lax.fori_loop(0, at.count, draw, x), at))
+        drawn = self._whitened_cells(u, self._prepare_cells(jax.lax.fori_loop(0, at.count, draw, x), at))
         if network.flow is None:
-            return cells, residual, given
-        z = jax.random.normal(key_flow, residual.shape)
-        return cells, network.flow.inverse(z, jnp.concatenate([given, cells.y])), given
+            return drawn
+        z = jax.random.normal(key_flow, drawn.y.shape)
+        return drawn._replace(y=network.flow.inverse(z, jnp.concatenate([drawn.given, drawn.cells.y])))
 
     def log_volume(self, x: Observation) -> Scalar:
         """What `term` leaves out of log q(x|u): the logarithm of the volume that standardisation and line change, at x.
@@ -212,9 +228,16 @@ class Likelihood(eqx.Module):
                 whitened = jnp.sum(jnp.log(jnp.diag(self.line.whiten)[whole:]))
         return jnp.sum(jnp.where(counts, self.standardize.log_slope(x), 0.0)) + whitened
 
-    def _log_slope(self, given: Float[Array, " c"], first: int = 0) -> Scalar:
-        """Of the whitened residual by x, as far as it depends on u; numbers before `first` have probabilities."""
-        return jnp.sum(self.line.log_scales(given)[first:]) if isinstance(self.line, Line) else jnp.zeros(())
+    def _whitened_cells(self, u: Theta, x: "PreparedCells") -> "WhitenedCells":
+        outcomes, count = self.network.dim, len(x.cells.y)
+        given = jnp.concatenate([u, x.x[outcomes:]])
+        residual, scale, log_scales = x.x[:outcomes], jnp.ones(count), jnp.zeros(outcomes)
+        if isinstance(self.line, Line):
+            residual, log_scales = self.line.residual(x.x[:outcomes], given), self.line.log_scales(given)
+            scale = jnp.exp(log_scales[:count]) * jnp.diag(self.line.whiten)[:count]
+        low, high = (residual[:count] + scale * (end - x.cells.y) for end in (x.cells.low, x.cells.high))
+        cells = x.cells._replace(low=low, high=high)
+        return WhitenedCells(cells, residual[count:], given, jnp.sum(log_scales[count:]))
 
     def _prepare_cells(self, x: Observation, at: Lattice) -> "PreparedCells":
         whole = at.order[: at.count]
@@ -241,9 +264,22 @@ class Likelihood(eqx.Module):
         return self.line.scales.moved(self.network.tails)
 
 
-def likelihood_loss(network: LikelihoodNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
-    """-log q(x|u), averaged over cases of one observation: u (count, dim), x (count, 1, x) and sizes."""
+def likelihood_loss(network: LikelihoodNetwork, fixed: tuple, cases: Whitened | WhitenedCells, key: Key) -> Scalar:
+    """-log q(x|u), averaged over cases as `seen_cases` gives them."""
+    model = Likelihood(network, *fixed[1:])
+    return -jax.vmap(model.log_density)(cases).mean()
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICKLY)
+def seen_cases(shape: LikelihoodShape, fixed: tuple, cases: tuple) -> Whitened | WhitenedCells:
+    """Training cases of one observation, u (count, dim), x (count, 1, x) and sizes, as the network sees them at every step."""
     coordinates, *rest = fixed
-    model = Likelihood(network, *rest)
-    v, x = at(coordinates, cases[0]), cases[1]
-    return -jax.vmap(lambda v, x: model.term(v, model.prepare(x)))(v, x[:, 0]).mean()
+    model = Likelihood(jax.eval_shape(partial(likelihood_network, shape), key=jax.random.key(0)), *rest)
+
+    def seen(u: Theta, x: Float[Array, "1 x"]) -> Whitened | WhitenedCells:
+        v = u if coordinates is None else coordinates(u)
+        return model.whitened(v, model.prepare(x[0]))
+
+    with jax.default_matmul_precision("highest"):
+        made: Whitened | WhitenedCells = few_at_a_time(seen)(cases[0], cases[1])
+    return made

@@ -48,6 +48,10 @@ class MaskedLine(eqx.Module):
         """L⁻¹ (x - A u - b), of unit covariance; 0 where a number is missing."""
         return x.whiten @ (x.there * (x.z - self.slope @ u - self.offset))
 
+    def log_scales(self, u: Theta) -> Observation:
+        """As a line's; the noise is the same everywhere."""
+        return jnp.zeros_like(self.offset)
+
     def log_det(self, x: Seen) -> Scalar:
         """log |L⁻¹|."""
         return jnp.sum(jnp.log(jnp.diag(x.whiten)))

@@ -83,8 +83,8 @@ class MeanTerms(eqx.Module):
             which = jax.random.randint(key_member, (), 0, members)
             picked: Any = self._member(jax.tree.map(lambda v: v[which], self.network))
             if self.lattice is None:
-                y = picked.draw(u, prepared, key_y)
-                each = jax.vmap(lambda network: Likelihood(network, *self._fixed).log_density(y, u, prepared))(self.network)
+                seen = picked.whitened(u, prepared)._replace(y=picked.draw(u, prepared, key_y))
+                each = jax.vmap(lambda network: Likelihood(network, *self._fixed).log_density(seen))(self.network)
             else:
                 at = picked.drawn(u, x, key_y)
                 each = jax.vmap(lambda network: network.log_density(*at))(self.network)

@@ -11,19 +11,21 @@ In training the wrong pairs are made within a batch: x_i with u_{π(i)}, for sev
 as the right pairs do.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from scorefold.density.coordinates import at
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
 from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.resmlp import Linear, ResMLP
 from scorefold.score.standardize import Standardize
-from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
+from scorefold.train.together import few_at_a_time
+from scorefold.train.training_set import Cases
+from scorefold.types import QUICKLY, Array, Float, Key, Observation, Scalar, Theta
 
 SHIFTS = 4
 KNOWN = 3
@@ -93,7 +95,10 @@ class Ratio(eqx.Module):
 
     def prepare(self, x: Observation) -> Prepared:
         """Everything that depends on the observation alone."""
-        x = self.standardize(x)
+        return self.prepare_seen(self.standardize(x))
+
+    def prepare_seen(self, x: Float[Array, " seen"]) -> Prepared:
+        """The same of a standardised observation."""
         return Prepared(x if self.line is None else self.line.prepare(x), self.network.embed(x))
 
     def term(self, u: Theta, x: Prepared) -> Scalar:
@@ -105,16 +110,19 @@ class Ratio(eqx.Module):
         return ratio + self.network(u, x.embedded, known)
 
 
-def ratio_loss(network: RatioNetwork, fixed: tuple, cases: tuple, key: Key) -> Scalar:
-    """Log loss of the classifier, right and wrong pairs in equal weight.
-
-    Cases have one observation each: u (count, dim), x (count, 1, x) and sizes.
-    """
-    coordinates, *rest = fixed
-    model = Ratio(network, *rest)
-    u, x = at(coordinates, cases[0]), cases[1]
-    prepared = jax.vmap(model.prepare)(x[:, 0])
+def ratio_loss(network: RatioNetwork, fixed: tuple, cases: Cases, key: Key) -> Scalar:
+    """Log loss of the classifier, right and wrong pairs in equal weight; of cases as `seen_pairs` gives them."""
+    model = Ratio(network, *fixed[1:])
+    u, prepared = cases.u, jax.vmap(model.prepare_seen)(cases.x[:, 0])
     logits = jax.vmap(model.term)
     shifts = jax.random.choice(key, jnp.arange(1, max(len(u), 2)), (SHIFTS,))
     wrong = jax.vmap(lambda shift: logits(jnp.roll(u, shift, axis=0), prepared))(shifts)
     return jnp.mean(jax.nn.softplus(-logits(u, prepared))) + jnp.mean(jax.nn.softplus(wrong))
+
+
+@partial(jax.jit, compiler_options=QUICKLY)
+def seen_pairs(fixed: tuple, cases: Cases) -> Cases:
+    """Training cases of one observation, with parameters and observations as the network sees them at every step."""
+    coordinates, scale, *_ = fixed
+    u = cases.u if coordinates is None else jax.vmap(coordinates)(cases.u)
+    return cases._replace(u=u, x=few_at_a_time(scale)(cases.x[:, 0])[:, None])

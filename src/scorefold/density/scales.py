@@ -17,7 +17,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from scorefold.score.least_squares import NoisyLine, shrunk
 from scorefold.types import Array, Float, Key, Observation, Scalar
@@ -122,20 +121,23 @@ def _squares(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> np.ndarray:
 
 
 def _joint(squares: np.ndarray, log_weights: np.ndarray, variances: np.ndarray, features: int) -> np.ndarray:
-    """(cases, scales): log w_k N(r_i | 0, s_k² L Lᵀ), up to what all share."""
-    return log_weights - features / 2 * np.log(variances) - squares[:, None] / (2 * variances)
+    """(scales, cases): log w_k N(r_i | 0, s_k² L Lᵀ), up to what all share."""
+    return (log_weights - features / 2 * np.log(variances))[:, None] - squares / (2 * variances)[:, None]
 
 
 def _log_likelihood(squares: np.ndarray, log_weights: np.ndarray, variances: np.ndarray, features: int) -> float:
-    return float(logsumexp(_joint(squares, log_weights, variances, features), axis=1).sum())
+    joint = _joint(squares, log_weights, variances, features)
+    top = joint.max(axis=0)
+    return float((top + np.log(np.exp(joint - top).sum(axis=0))).sum())
 
 
 def _step(squares: np.ndarray, weights: np.ndarray, variances: np.ndarray, features: int) -> tuple[np.ndarray, ...]:
-    """p (cases, scales), and the weights and variances that they mean."""
+    """p (scales, cases), and the weights and variances that they mean."""
     joint = _joint(squares, np.log(weights), variances, features)
-    p = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-    share = np.maximum(p.mean(axis=0), 1e-9)
-    variance = (p * squares[:, None]).mean(axis=0) / (features * share)
+    p = np.exp(joint - joint.max(axis=0))
+    p /= p.sum(axis=0)
+    share = np.maximum(p.mean(axis=1), 1e-9)
+    variance = p @ squares / len(squares) / (features * share)
     return p, share / share.sum(), np.maximum(variance, SMALLEST_VARIANCE)
 
 
@@ -153,9 +155,10 @@ def _round(
 ) -> tuple[NoisyLine, tuple[np.ndarray, np.ndarray]]:
     """One step of line and scales together; the ridge of the noise stays as it was."""
     p, weights, variances = _step(_squares(x, u, line), *found, x.shape[1])
-    omega = (p / variances).sum(axis=1)
+    omega = (1 / variances) @ p
     design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
-    fit = np.linalg.lstsq(design * np.sqrt(omega)[:, None], x * np.sqrt(omega)[:, None], rcond=None)[0]
+    weighted = (design * omega[:, None]).T
+    fit = np.linalg.lstsq(weighted @ design, weighted @ x, rcond=None)[0]
     residual = x - design @ fit
     noise = (residual * omega[:, None]).T @ residual / len(x)
     ridge = 1e-4 * np.trace(noise) / len(noise) + 1e-8

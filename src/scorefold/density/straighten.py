@@ -14,6 +14,7 @@ has to bring by the Bayesian information criterion, log N / 2.
 Reference: "An analysis of transformations", Box and Cox, 1964.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,8 +24,9 @@ import numpy as np
 from scorefold.density.coordinates import Choices, Coordinates, at, choices
 from scorefold.density.scales import MOST_FEATURES, mean_log_density
 from scorefold.prior import Prior
-from scorefold.score.standardize import TOGETHER, Standardize, fit_standardize, plain, standardized
-from scorefold.types import Array, Float
+from scorefold.score.standardize import Standardize, fit_standardize, plain, standardized
+from scorefold.train.together import few_at_a_time
+from scorefold.types import QUICKLY, Array, Float
 
 PASSES = 3
 """In which all have their turn, at most."""
@@ -116,7 +118,7 @@ class _Line:
         return float(volume - mean_log_density(squares, len(own)))
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=QUICKLY)
 def _log_slopes(standardize: Standardize, x: Float[Array, "cases x"]) -> Float[Array, " x"]:
     """The mean of log |dz/dx|, number by number."""
-    return jnp.mean(jax.lax.map(standardize.log_slope, x, batch_size=TOGETHER), axis=0)
+    return jnp.mean(few_at_a_time(standardize.log_slope)(x), axis=0)

@@ -38,7 +38,7 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.loop import Objective
+from scorefold.train.steps import Objective
 from scorefold.train.training import Training
 
 

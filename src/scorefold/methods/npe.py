@@ -27,7 +27,8 @@ from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.loop import Objective, train
+from scorefold.train.loop import train
+from scorefold.train.steps import Objective
 from scorefold.train.training import Training
 from scorefold.train.training_set import TrainingSet, training_sets
 

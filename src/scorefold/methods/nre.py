@@ -23,7 +23,7 @@ from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.loop import Objective
+from scorefold.train.steps import Objective
 from scorefold.train.training import Training
 
 

@@ -1,6 +1,8 @@
 """Training of NLE and NRE: an ensemble of terms log p(x|u) on single observations."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -9,11 +11,11 @@ import numpy as np
 from scorefold.density import line
 from scorefold.density.cells import Lattice
 from scorefold.density.coordinates import at, identity
-from scorefold.density.likelihood import Likelihood
+from scorefold.density.likelihood import Likelihood, seen_cases
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine, fit_masked_line
 from scorefold.density.mean_terms import MeanTerms
-from scorefold.density.ratio import Ratio
+from scorefold.density.ratio import Ratio, seen_pairs
 from scorefold.density.straighten import Straightened, straighten
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
@@ -24,7 +26,8 @@ from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.screening import say_likelihood_alone
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
-from scorefold.train.loop import Objective, train
+from scorefold.train.loop import train
+from scorefold.train.steps import Objective
 from scorefold.train.training_set import TrainingSet, training_sets
 
 
@@ -64,13 +67,24 @@ def train_terms(
         v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
         fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
         fixed.append((places, scale, fitted) if lattice is None else (places, scale, fitted, lattice))
-    trained = train(learned.objective, sets, fixed, method.training, method.base, progress, checkpoint)
+    seen = [_as_seen(learned, *one) for one in zip(fixed, sets, strict=True)]
+    trained = train(learned.objective, seen, fixed, method.training, method.base, progress, checkpoint)
     posteriors = []
     for one, cases, (places, scale, fitted, *_), lattice, made in zip(sims, sets, fixed, lattices, trained, strict=True):
         terms = MeanTerms(made[0], places, scale, fitted, learned.model, lattice)
         reach, whole = reach_of(cases, scale, COPIES if method.missing else 1), 0 if lattice is None else lattice.count
         posteriors.append(SummedPosterior(one.prior, method, terms, made[1], one.shape, inputs, whole, reach))
     return posteriors
+
+
+def _as_seen(learned: Learned, fixed: tuple, cases: TrainingSet) -> TrainingSet:
+    """The cases after what maps, coordinates and a likelihood's line do to them, once and not at every step."""
+    seen = partial(seen_cases, learned.objective.shape, fixed) if learned.model is Likelihood else partial(seen_pairs, fixed)
+    stream = cases.stream
+    if stream is not None:
+        take = stream.take
+        stream = replace(stream, take=lambda rows: seen(take(rows)))
+    return cases._replace(cases=seen(cases.cases), stream=stream)
 
 
 def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any) -> Straightened:

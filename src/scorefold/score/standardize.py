@@ -23,13 +23,16 @@ A straight line is fitted to z, so what is positive and spread over decades shou
 cannot take (at most half the smallest one simulated) go on along the tangent, and ranks along the outermost pieces.
 """
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from scorefold.types import Array, Float, Int
+from scorefold.train.together import few_at_a_time
+from scorefold.types import QUICKLY, Array, Float, Int
 
 KNEE = 5.0
 LARGEST_Z = 1e30
@@ -41,8 +44,6 @@ PLOTTED = (0.01, 0.99)
 UNITS = (1.0, 0.1, 0.01)
 KNOTS = np.array([0.001, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999])
 """Quantiles that the broken line goes through."""
-TOGETHER = 1_024
-"""Observations mapped at once: each takes as much memory as a dozen of its size."""
 STRAIGHT = {LOG: 1e-3, ASINH: 2e-2, RANKS: 0.05}
 """The departure from which on a map is considered."""
 
@@ -147,14 +148,14 @@ def _fit_with_holes(x: np.ndarray) -> Standardize:
     return Standardize(together.centre, together.scale, together.straight, missing=True)
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=QUICKLY)
 def _all(straight: Straight, x: Float[Array, "rows x"]) -> Float[Array, "rows x"]:
-    return jax.lax.map(straight, x, batch_size=TOGETHER)
+    return few_at_a_time(straight)(x)  # type: ignore[no-any-return]
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=QUICKLY)
 def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, "rows seen"]:
-    return jax.lax.map(standardize, x, batch_size=TOGETHER)
+    return few_at_a_time(standardize)(x)  # type: ignore[no-any-return]
 
 
 def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from shaken import shaken
 
 import scorefold as sf
 from scorefold.density.cells import Lattice, log_cell
-from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.methods.whole_numbers import MOST_WHOLE, lattices_of
@@ -79,6 +79,9 @@ def simulated(count=2_000, seed=0):
 LATTICE = Lattice(jnp.array([1, 2, 0]), jnp.array([1.0, 0.0]), jnp.ones(2), jnp.array([2.0, 5.0]))
 
 
+SHAPE = LikelihoodShape(2, 4, 8, 1, 2, "affine", 1, 2)
+
+
 @cache
 def model(scale=0.3, line=True):
     """One with random weights."""
@@ -86,7 +89,7 @@ def model(scale=0.3, line=True):
     standardize = fit_standardize(x)
     z = standardized(standardize, x)
     straight = fit_line(z[:, [1, 2, 0]], np.concatenate([u, z[:, 3:]], axis=1)) if line else None
-    network = likelihood_network(LikelihoodShape(2, 4, 8, 1, 2, "affine", 1, 2), key=KEY)
+    network = likelihood_network(SHAPE, key=KEY)
     return Likelihood(shaken(network, scale) if scale else network, standardize, straight, LATTICE)
 
 
@@ -116,7 +119,7 @@ def test_a_choice_is_not_given_the_count_that_comes_after_it():
 
     @jax.jit
     def choice(x):
-        cells, _, given = own.within(U, own.prepare(x))
+        cells, _, given = own.whitened(U, own.prepare(x))
         return first.parameters(jnp.array(0), cells.y, given), cells.high[0]
 
     (one, end), (other, same) = (choice(jnp.array([1.0, 2.0, count, 1.5])) for count in (3.0, 0.0))
@@ -172,7 +175,8 @@ def test_the_loss_is_the_mean_of_the_terms():
     u, x = (jnp.asarray(v, jnp.float32) for v in simulated(20))
     each = jax.jit(jax.vmap(lambda u, x: own.term(u, own.prepare(x))))(u, x)
     fixed, cases = (None, own.standardize, own.line, own.lattice), (u, x[:, None], jnp.ones(20, int))
-    np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(own.network, fixed, cases, KEY), -np.mean(each), rtol=1e-4)
+    seen = seen_cases(SHAPE, fixed, cases)
+    np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(own.network, fixed, seen, KEY), -np.mean(each), rtol=1e-4)
 
 
 # Which numbers are binary or counts

@@ -9,9 +9,9 @@ from shaken import shaken
 
 from scorefold.density import spline
 from scorefold.density.flow import ConditionalFlow
-from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
+from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
-from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss
+from scorefold.density.ratio import Ratio, RatioNetwork, RatioShape, ratio_loss, seen_pairs
 from scorefold.density.scales import Scales
 from scorefold.density.set_flow import SetFlow, SetFlowNetwork, SetFlowShape
 from scorefold.methods.npe import set_flow_loss
@@ -185,7 +185,8 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
 
     def loss(c):
         other = eqx.tree_at(lambda line: line.slope, line, c * line.slope)
-        return float(eqx.filter_jit(ratio_loss)(network, (None, standardize, other), cases, KEY))
+        fixed = (None, standardize, other)
+        return float(eqx.filter_jit(ratio_loss)(network, fixed, seen_pairs(fixed, cases), KEY))
 
     losses = {c: loss(c) for c in (0.5, 1.0, 1.5)}
     assert losses[1.0] < min(losses[0.5], losses[1.5])
@@ -195,12 +196,14 @@ def test_the_ratio_s_loss_is_lowest_at_the_known_ratio():
 def test_the_likelihood_s_loss_is_the_mean_of_its_terms():
     u, x, _ = gaussian_pairs(50)
     fixed = (None, fit_standardize(x), None)
-    network = shaken(likelihood_network(LikelihoodShape(2, 3, 8, 1, 2, "affine"), key=KEY))
+    shape = LikelihoodShape(2, 3, 8, 1, 2, "affine")
+    network = shaken(likelihood_network(shape, key=KEY))
     model = Likelihood(network, *fixed[1:])
     cases = single(u, x)
     term = jax.jit(lambda u, x: model.term(u, model.prepare(x)))
     each = [float(term(a, b)) for a, b in zip(cases.u, cases.x[:, 0], strict=True)]
-    np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(network, fixed, cases, KEY), -np.mean(each), rtol=1e-4)
+    seen = seen_cases(shape, fixed, cases)
+    np.testing.assert_allclose(eqx.filter_jit(likelihood_loss)(network, fixed, seen, KEY), -np.mean(each), rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 
 from scorefold.errors import ScorefoldError
 from scorefold.train import loop, schedule
-from scorefold.train.loop import Objective, train
+from scorefold.train.loop import train
+from scorefold.train.steps import Objective
 from scorefold.train.training import Training
 from scorefold.train.training_set import Stream, TrainingSet, folds
 
@@ -61,11 +62,11 @@ def test_it_learns_from_blocks_that_stream_by():
 
     held = tuple(v[: COUNT // 2] for v in CASES)
     data = TrainingSet(NOTHING[: COUNT // 2], held, fold[: COUNT // 2], 0, Stream(take, fold, 8, 0))
-    before = loop._round._cache_size()
+    before = loop.advance._cache_size()
     network, history = train(Objective(Slope, (1,), squares, squares), [data], [jnp.zeros(())], TRAINING, base=True)[0]
     np.testing.assert_allclose(network.weight[:, 0], 3, atol=0.05)
     np.testing.assert_allclose(network.bias, -1, atol=0.05)
-    assert loop._round._cache_size() == before + 1
+    assert loop.advance._cache_size() == before + 1
     # 32 of the 40 cases of a block make one step, so 50 blocks are a round.
     assert len(asked) == 50 * history.train.shape[1] == 300
     assert len(np.unique(np.concatenate(asked))) == COUNT
@@ -139,8 +140,9 @@ def test_validation_is_as_precise_as_draws_are():
     """On accelerators products of float32 matrices are rounded to fewer bits unless all are asked for."""
     data = TrainingSet(NOTHING, CASES, FOLD, 0)
     program = loop._program(Objective(Slope, (1,), product, product), [data], [jnp.zeros(())], TRAINING)
-    runs = loop._untrained(program.setup.objective, program.data.keys)
-    text = loop._validate.lower(program.setup, program.data, runs).as_text()
+    data = program.data
+    runs = loop.untrained(program.setup.objective, data.keys)
+    text = loop.validate.lower(program.setup, data.unseen, data.roots, runs, data.fixed, data.cases).as_text()
     products = [line for line in text.splitlines() if "dot_general" in line]
     assert products
     assert all("HIGHEST" in line for line in products)
