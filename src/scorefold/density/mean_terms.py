@@ -84,10 +84,9 @@ class MeanTerms(eqx.Module):
             picked: Any = self._member(jax.tree.map(lambda v: v[which], self.network))
             if self.lattice is None:
                 seen = picked.whitened(u, prepared)._replace(y=picked.draw(u, prepared, key_y))
-                each = jax.vmap(lambda network: Likelihood(network, *self._fixed).log_density(seen))(self.network)
             else:
-                at = picked.drawn(u, x, key_y)
-                each = jax.vmap(lambda network: network.log_density(*at))(self.network)
+                seen = picked.drawn(u, x, key_y)
+            each = jax.vmap(lambda network: Likelihood(network, *self._fixed).log_density(seen))(self.network)
             return jnp.exp(jnp.mean(each) - jax.nn.logsumexp(each) + jnp.log(members))
 
         return jax.vmap(one)(jax.random.split(key, count))

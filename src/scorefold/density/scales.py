@@ -85,7 +85,7 @@ def scales_around(squares: np.ndarray, features: int) -> tuple[Scales, np.ndarra
     if found is None:
         return gaussian(), None
     p, weights, variances = _step(squares, *found, features)
-    return _scales(weights, variances), (p / variances).sum(axis=1)
+    return _scales(weights, variances), (1 / variances) @ p
 
 
 def _favoured(squares: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,5 +1,6 @@
 """Binary numbers and counts: probabilities that add up to 1, exact in the tails, one number after the other."""
 
+import dataclasses
 from functools import cache
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from scipy import stats
 from shaken import shaken
 
 import scorefold as sf
+from scorefold.density import changing_noise
 from scorefold.density.cells import Lattice, log_cell
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
@@ -89,6 +91,8 @@ def model(scale=0.3, line=True):
     standardize = fit_standardize(x)
     z = standardized(standardize, x)
     straight = fit_line(z[:, [1, 2, 0]], np.concatenate([u, z[:, 3:]], axis=1)) if line else None
+    if line == "changing":
+        straight = dataclasses.replace(straight, changing=shaken(changing_noise.blank(3, 3), 0.3))
     network = likelihood_network(SHAPE, key=KEY)
     return Likelihood(shaken(network, scale) if scale else network, standardize, straight, LATTICE)
 
@@ -101,7 +105,7 @@ def probabilities(own, u=U, given=1.5, times=None):
     return x, jax.jit(jnp.vectorize(lambda x: own.term(u, own.prepare(x)), signature="(x)->()"))(x)
 
 
-@pytest.mark.parametrize("line", [True, False])
+@pytest.mark.parametrize("line", [True, "changing", False])
 def test_probabilities_and_densities_add_up_to_one(line):
     own = model(line=line)
     stacked = jax.tree.map(lambda v: v[None], own.network)
@@ -119,8 +123,8 @@ def test_a_choice_is_not_given_the_count_that_comes_after_it():
 
     @jax.jit
     def choice(x):
-        cells, _, given = own.whitened(U, own.prepare(x))
-        return first.parameters(jnp.array(0), cells.y, given), cells.high[0]
+        seen = own.whitened(U, own.prepare(x))
+        return first.parameters(jnp.array(0), seen.cells.y, seen.given), seen.cells.high[0]
 
     (one, end), (other, same) = (choice(jnp.array([1.0, 2.0, count, 1.5])) for count in (3.0, 0.0))
     np.testing.assert_array_equal(one, other)
@@ -154,7 +158,8 @@ def test_a_value_that_was_never_simulated_counts_as_the_nearest(odd, even):
 def test_draws_have_the_probabilities():
     own, x = model(), jnp.array([1.0, 1.0, 0.0, 1.5])
     keys = jax.random.split(KEY, 1_000)
-    cells, residual, _ = jax.jit(jax.vmap(lambda key: own.drawn(U, x, key)))(keys)
+    drawn = jax.jit(jax.vmap(lambda key: own.drawn(U, x, key)))(keys)
+    cells, residual = drawn.cells, drawn.y
     z = standardized(own.standardize, np.stack([np.ones(6), [1, 2, 1, 1, 1, 1], np.arange(6), np.ones(6)], axis=1))
     choice = np.abs(np.asarray(cells.y)[:, :1] - z[:2, 1]).argmin(axis=1)
     number = np.abs(np.asarray(cells.y)[:, 1:] - z[:, 2]).argmin(axis=1)
