@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 from shaken import shaken
 
 import scorefold as sf
 from scorefold.density import changing_noise
-from scorefold.density.cells import Lattice, log_cell
+from scorefold.density.cells import Lattice, log_cell, log_ndtr
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
 from scorefold.density.mean_terms import MeanTerms
@@ -26,6 +26,14 @@ U = jnp.array([0.3, -0.8])
 
 
 # The probability of a cell
+
+
+def test_the_normal_distribution_function_and_its_slope():
+    x = np.concatenate([np.linspace(-8, 5, 5_001), [-1e3, -100.0, -30.0]]).astype(np.float32)
+    exact = special.log_ndtr(x.astype(np.float64))
+    np.testing.assert_allclose(jax.jit(jax.vmap(log_ndtr))(x), exact, rtol=1e-6, atol=2e-7)
+    slopes = np.exp(stats.norm.logpdf(x[:-3].astype(np.float64)) - exact[:-3])
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(log_ndtr)))(x[:-3]), slopes, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-0.3, 0.9), (-9.0, -8.0), (6.0, 6.5), (-0.02, 0.05), (12.0, 12.5), (-3.0, 3.0)])
