@@ -18,6 +18,7 @@ from scorefold.diagnostics.trials import Trials, sample_quietly
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 
@@ -84,8 +85,8 @@ def posterior_predictive(
     count = min(PREDICTED_DATASETS, len(drawn.theta))
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
-    how: dict[str, Any] = {"inputs": drawn.inputs, "missing": drawn.missing}
-    simulate = partial(replicate, drawn.theta[some], simulator, len(x_obs), own, workers, **how)
+    calls = repeat(drawn.theta[some], len(x_obs), own, drawn.inputs)
+    simulate = partial(replicate, calls, simulator, workers, missing=drawn.missing)
     replicated = as_far_as_made(simulate, FEWEST_REPLICATES)
     replicated = replicated.reshape(len(replicated), len(x_obs), -1)[..., : x_obs.shape[1]]
     found = predictive(x_obs, replicated[~np.isnan(replicated).all(axis=2).any(axis=1)])

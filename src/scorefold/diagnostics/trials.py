@@ -17,6 +17,7 @@ from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -89,8 +90,8 @@ def simulate_data_sets(
     inputs = plan.inputs
     if inputs is None and (drawn := posterior.simulated_inputs(plan.sims * plan.n, seed)) is not None:
         inputs = drawn.reshape(plan.sims, plan.n, -1)
-    how = (simulator, plan.n, seed, workers, progress, inputs, posterior.missing)
-    x = as_far_as_made(partial(replicate, truth, *how), plan.fewest)
+    calls = repeat(truth, plan.n, seed, inputs)
+    x = as_far_as_made(partial(replicate, calls, simulator, workers, progress, posterior.missing), plan.fewest)
     truth = truth[: len(x)]
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")

@@ -36,6 +36,7 @@ from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around,
 from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
 from scorefold.shown import html_table, one_line
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float, single_precision
@@ -264,7 +265,7 @@ def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Gen
     def simulate() -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScorefoldWarning)
-            return replicate(theta, how.simulator, size, how.seed, how.workers, how.progress, inputs)
+            return replicate(repeat(theta, size, how.seed, inputs), how.simulator, how.workers, how.progress)
 
     x = as_far_as_made(simulate, FEWEST_SETS)
     return x.reshape(*x.shape[:2], -1)

@@ -16,6 +16,7 @@ from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.shown import listed, observations
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 
@@ -243,12 +244,13 @@ class Draws:
         if self.inputs is None:
             if inputs is not None:
                 raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
-            return replicate(self.theta, simulator, self.n if n is None else n, seed, workers, missing=self.missing)
+            return replicate(repeat(self.theta, self.n if n is None else n, seed), simulator, workers, missing=self.missing)
         given = self.inputs if inputs is None else inputs
         known = checked_inputs(given, self.input_names, len(given) if n is None else n)
         outcomes = (..., slice(None, -known.shape[1]))
+        calls = repeat(self.theta, len(known), seed, known)
         try:
-            return replicate(self.theta, simulator, len(known), seed, workers, inputs=known, missing=self.missing)[outcomes]
+            return replicate(calls, simulator, workers, missing=self.missing)[outcomes]
         except (Interrupted, ScorefoldError) as stopped:
             stopped.x = None if stopped.x is None else stopped.x[outcomes]
             raise

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scorefold import settings
 from scorefold.prior import Prior
 from scorefold.shown import one_line
 from scorefold.simulation.inputs import Inputs
@@ -41,6 +42,11 @@ class Calls(NamedTuple):
     def sizes(self) -> np.ndarray:
         """(cases,) how many calls each case has."""
         return np.bincount(self.case, minlength=len(self.theta))
+
+    @property
+    def inputs_each(self) -> int:
+        """How many known inputs a call has."""
+        return 0 if self.inputs is None else self.inputs(0, 1).shape[1]
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """θ of calls start … stop-1."""
@@ -77,8 +83,28 @@ def plan(prior: Prior, budget: int, set_size: int, seed: int, inputs: Inputs | N
     return Calls(prior.sample(cases, seed), np.repeat(np.arange(cases), sizes), set_size, seed, prior.names, own)
 
 
-def repeat(theta: np.ndarray, n: int, seed: int, inputs: np.ndarray | None = None) -> Calls:
-    """n calls for each row of θ (rows, dim), with inputs (n, inputs) for all rows, or (rows, n, inputs)."""
+def repeat(theta: np.ndarray, n: int, seed: int | None, inputs: np.ndarray | None = None) -> Calls:
+    """Data sets of one size for given parameters: call j of row i is simulation i n + j of the seed.
+
+    Args:
+        theta: (rows, dim), the parameters of each data set.
+        n: Observations in a data set.
+        seed: Of the simulations; None takes a fresh one, and says which.
+        inputs: The known inputs of the observations: (n, inputs), the same for all rows, or (rows, n, inputs). Default None:
+            they have none.
+
+    Returns:
+        The calls, each row's next to each other.
+
+    Raises:
+        ScorefoldError: n or the seed is not a whole number in its range.
+
+    Example:
+        >>> import numpy as np
+        >>> repeat(np.array([[0.5], [2.0]]), n=3, seed=0).rows(2, 4).tolist()
+        [[0.5], [2.0]]
+    """
+    n, seed, theta = settings.count("n", n, 1), settings.seed(seed), np.asarray(theta, np.float64)
     case = np.repeat(np.arange(len(theta)), n)
     if inputs is None:
         return Calls(theta, case, n, seed)

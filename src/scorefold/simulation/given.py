@@ -41,17 +41,20 @@ class Given(NamedTuple):
     input_names: tuple[str, ...]
 
 
-def given(
-    prior: Prior,
-    theta: Any,
-    x: Any,
-    sets: bool,
-    x_names: Sequence[str] | None,
-    inputs: Any = None,
-    input_names: Sequence[str] | None = None,
-    missing: bool = False,
-) -> Given:
-    """What was given, checked; see `Simulations`."""
+class Raw(NamedTuple):
+    """Observations as somebody has them, not looked at yet; the fields are the arguments of `Simulations`."""
+
+    x: Any
+    sets: bool
+    x_names: Sequence[str] | None
+    inputs: Any
+    input_names: Sequence[str] | None
+    missing: bool
+
+
+def given(prior: Prior, theta: Any, raw: Raw) -> Given:
+    """Parameters and observations as training holds them, checked; see `Simulations`."""
+    x, sets, x_names, inputs, input_names, missing = raw
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
     theta = parameters(prior, theta)

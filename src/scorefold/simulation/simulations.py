@@ -23,7 +23,7 @@ from scorefold.prior import Prior
 from scorefold.shown import html_table, listed
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Failure, failures
-from scorefold.simulation.given import given
+from scorefold.simulation.given import Raw, given
 from scorefold.simulation.outcome import MISSING, OK
 
 IN_MEMORY = 64 << 20
@@ -128,7 +128,7 @@ class Simulations(_Fields):
         missing: bool = False,
     ) -> "Simulations":
         """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
-        cases = given(prior, theta, x, sets, x_names, inputs, input_names, missing)
+        cases = given(prior, theta, Raw(x, sets, x_names, inputs, input_names, missing))
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
         count, m = cases.x.shape[:2]
@@ -277,30 +277,43 @@ def let_go(array: np.ndarray) -> None:
         pages.madvise(mmap.MADV_DONTNEED)
 
 
-def gather(
-    prior: Prior,
-    calls: Calls,
-    status: np.ndarray,
-    blocks: Iterable[tuple[int, np.ndarray]],
-    shape: tuple[int, ...],
-    allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM,
-    x_names: tuple[str, ...] = (),
-    input_names: tuple[str, ...] = (),
-) -> Simulations:
-    """Sets out of blocks (first call, observations) that come one after the other.
+class Results(NamedTuple):
+    """What became of the calls of a run."""
 
-    Left out are calls whose status is not OK, and cases of which a call is missing.
+    status: np.ndarray
+    """(calls,)"""
+    blocks: Iterable[tuple[int, np.ndarray]]
+    """First call and observations of blocks that come one after the other."""
+    shape: tuple[int, ...]
+    """Of an observation."""
+    x_names: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
+
+
+def gather(
+    prior: Prior, calls: Calls, results: Results, allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM
+) -> Simulations:
+    """Put what came back from a simulator into training cases.
+
+    Args:
+        prior: What parameters were drawn from.
+        calls: The calls that were made.
+        results: What became of them.
+        allocate: Where cases go: gives an array of zeros of a shape. Default: in memory.
+
+    Returns:
+        The cases, without calls whose status is not OK, and without cases of which a call is missing.
     """
-    status = _whole_cases(calls, status)
+    status = _whole_cases(calls, results.status)
     good = status == OK
     case = calls.case[good]
     sizes = np.bincount(case, minlength=len(calls.theta))
     some = sizes > 0
     new = np.cumsum(some) - 1
     ends = np.cumsum(sizes)
-    sets = allocate((int(some.sum()), calls.set_size, *shape))
+    sets = allocate((int(some.sum()), calls.set_size, *results.shape))
     done = 0
-    for start, x in blocks:
+    for start, x in results.blocks:
         kept = good[start : start + len(x)]
         own = case[done : done + kept.sum()]
         place = np.arange(done, done + len(own)) - (ends - sizes)[own]
@@ -320,8 +333,8 @@ def gather(
         origin=np.arange(some.sum()),
         failures=failures(calls, status, {}),
         calls=None if made == len(case) else _calls_made(calls, status)[some],
-        x_names=x_names,
-        input_names=input_names,
+        x_names=results.x_names,
+        input_names=results.input_names,
     )
     return Simulations._make(fields)
 

@@ -8,6 +8,7 @@ import scipy.stats
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError, SimulatorError
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.inputs import TOGETHER, inputs_from
 from scorefold.simulation.likeness import look, unlike
 from scorefold.simulation.replicate import replicate
@@ -100,10 +101,10 @@ def test_own_simulations_come_with_their_inputs():
 
 def test_a_replicated_data_set_has_the_inputs_that_were_asked_for():
     theta = PRIOR.sample(4, seed=0)
-    same = replicate(theta, line, 3, 0, inputs=np.array([[1.0], [2.0], [3.0]]))
+    same = replicate(repeat(theta, 3, 0, np.array([[1.0], [2.0], [3.0]])), line)
     np.testing.assert_allclose(same[..., 1], np.tile([1.0, 2.0, 3.0], (4, 1)))
     own = np.arange(12.0).reshape(4, 3, 1)
-    np.testing.assert_allclose(replicate(theta, line, 3, 0, inputs=own)[..., 1:], own)
+    np.testing.assert_allclose(replicate(repeat(theta, 3, 0, own), line)[..., 1:], own)
 
 
 def test_inputs_unlike_the_simulated_ones_are_noticed_by_name():

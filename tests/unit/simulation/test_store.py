@@ -19,7 +19,7 @@ from scorefold.errors import FolderVanished, ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import NOT_FINITE, OK, STATUS, Block
-from scorefold.simulation.simulations import gather
+from scorefold.simulation.simulations import Results, gather
 from scorefold.simulation.store import description
 from scorefold.simulation.store import store as module
 from scorefold.simulation.store.fingerprint import fingerprint
@@ -186,7 +186,7 @@ def test_many_small_shards_are_merged_early(tmp_path):
 def test_cases_are_those_of_memory(tmp_path, monkeypatch):
     store = filled(tmp_path)
     status = np.where(BAD[:100], NOT_FINITE, OK)
-    wanted = gather(PRIOR, plan(PRIOR, 100, 2, 5), status, [(0, X[:100])], SHAPE)
+    wanted = gather(PRIOR, plan(PRIOR, 100, 2, 5), Results(status, [(0, X[:100])], SHAPE))
     for limit in (module.IN_MEMORY, 0):
         monkeypatch.setattr(module, "IN_MEMORY", limit)
         sims = store.simulations()

@@ -7,7 +7,7 @@ from scorefold.simulation.calls import Calls
 from scorefold.simulation.columns import joined_names
 from scorefold.simulation.holes import opened
 from scorefold.simulation.outcome import MISSING, Block
-from scorefold.simulation.simulations import IN_RAM, Simulations, gather, pieces
+from scorefold.simulation.simulations import IN_RAM, Results, Simulations, gather, pieces
 
 
 class Memory:
@@ -57,8 +57,9 @@ class Memory:
     def simulations(self) -> Simulations:
         """The training cases of which all calls have been made, if the parameters are draws from a prior; asked for once."""
         assert self.prior is not None
-        blocks, names = ((rows.start, self.x[rows]) for rows in pieces(self.x)), (self.x_names, self.input_names)
-        sims = gather(self.prior, self.calls, self._status, blocks, self.shape or (), self._sets, *names)
+        blocks = ((rows.start, self.x[rows]) for rows in pieces(self.x))
+        results = Results(self._status, blocks, self.shape or (), self.x_names, self.input_names)
+        sims = gather(self.prior, self.calls, results, self._sets)
         return opened(sims) if self.holes else sims
 
     def _sets(self, shape: tuple[int, ...]) -> np.ndarray:

@@ -45,7 +45,7 @@ from scorefold.prior import codec as prior_files
 from scorefold.simulation.calls import Calls, plan
 from scorefold.simulation.holes import opened
 from scorefold.simulation.outcome import STATUS, Block
-from scorefold.simulation.simulations import IN_MEMORY, Simulations, gather
+from scorefold.simulation.simulations import IN_MEMORY, Results, Simulations, gather
 from scorefold.simulation.store import agreement, description, shard
 from scorefold.simulation.store.agreement import Derived
 from scorefold.simulation.store.fingerprint import fingerprint
@@ -359,8 +359,8 @@ class Store:
                 return np.zeros(shape, np.float32)
             return self._mapped(shape)
 
-        blocks, names = self._observations(calls.budget), (self.x_names, self.input_names)
-        sims = gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
+        results = Results(status, self._observations(calls.budget), self.shape, self.x_names, self.input_names)
+        sims = gather(self.prior, calls, results, allocate)
         return opened(sims) if description.HOLES in self.about else sims
 
     def _observations(self, stop: int) -> Iterator[tuple[int, np.ndarray]]:
