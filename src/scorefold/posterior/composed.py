@@ -15,11 +15,12 @@ from scorefold.noise import levels as noise_levels
 from scorefold.posterior import composed_density
 from scorefold.posterior.asked import MOST_MORE, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
-from scorefold.posterior.check import Check, Pairs, left_over
+from scorefold.posterior.check import Check
 from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
+from scorefold.posterior.pair_moments import Pairs, left_over
 from scorefold.posterior.partitions import other_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior

@@ -20,13 +20,13 @@ from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
-from scorefold.posterior.check import Pairs
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.member_evidence import ByMember, of_terms
+from scorefold.posterior.pair_moments import Pairs
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About

@@ -9,8 +9,9 @@ from untrained import untrained
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError
-from scorefold.posterior.check import SLOPES, Pairs, Simulating, _stable, run_check
+from scorefold.posterior.check import Simulating, run_check
 from scorefold.posterior.draws import Drawn
+from scorefold.posterior.pair_moments import SLOPES, Pairs, _stable
 from scorefold.posterior.trust import BAD, GOOD
 from scorefold.score.local_mean import LocalMean
 
