@@ -16,7 +16,6 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
-from scorefold.methods.fixed_with_holes import fixed_with_holes
 from scorefold.methods.method import Method
 from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.refine import refine
@@ -28,22 +27,20 @@ from scorefold.posterior.reach import reach_of
 from scorefold.posterior.refining import Refining
 from scorefold.progress import step
 from scorefold.sample import Sampler
-from scorefold.score.denoising import Fixed, score_objective
+from scorefold.score.denoising import score_objective
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import fit_correction
-from scorefold.score.gaussian_base import fit_gaussian_base
-from scorefold.score.narrowest import least_noise
+from scorefold.score.fixed import fit_fixed
 from scorefold.score.network import Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
-from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import train
 from scorefold.train.training import Training
-from scorefold.train.training_set import TrainingSet, training_sets
+from scorefold.train.training_set import training_sets
 
 MOST_LEVELS = 100_000
 
@@ -138,7 +135,8 @@ class NPSE(Method):
         largest = min(self.set_size or first.set_size, first.set_size)
         shape = self.network_shape(first.prior.dim, first.prior.has_density, first.shape, largest)
         sets = training_sets(sims, largest, self.training, seeds, prior_too=True)
-        fixed = [self._fixed(cases, first.prior.has_density) for cases in sets]
+        smallest = int(first.prior.has_density)
+        fixed = [fit_fixed(cases, self.schedule, self.T, self.base, smallest, self.missing) for cases in sets]
         fitted = train(score_objective(shape), sets, fixed, self.training, self.base, progress, checkpoint)
         trained = []
         for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
@@ -184,14 +182,3 @@ class NPSE(Method):
             embedding=self.embedding,
             missing=self.missing,
         )
-
-    def _fixed(self, cases: TrainingSet, has_density: bool) -> Fixed:
-        """Standardisation, Gaussian base and, as low as the base finds the posteriors narrow, the noise levels."""
-        standardize = fit_standardize(cases.observations, self.missing)
-        if not self.base:
-            return Fixed(levels(self.schedule, self.T), standardize, None)
-        if self.missing:
-            return fixed_with_holes(self.schedule, self.T, cases, standardize)
-        x = standardized(standardize, cases.x)
-        base = fit_gaussian_base(x, cases.sizes, cases.u, smallest=int(has_density))
-        return Fixed(levels(self.schedule, self.T, least=least_noise(base, x, cases.sizes, cases.u)), standardize, base)

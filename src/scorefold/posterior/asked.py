@@ -18,11 +18,10 @@ from scorefold.errors import ScorefoldError
 from scorefold.noise import LogDensity, Score
 from scorefold.posterior.draws import Options
 from scorefold.posterior.rule_and_sampler import get_sampler
-from scorefold.posterior.tilted import tilt_of
 from scorefold.prior import Prior
 from scorefold.prior.given_values import plane
 from scorefold.prior.prior_ratio import PriorRatio, prior_ratio
-from scorefold.prior.proposal import TruncatedProposal
+from scorefold.prior.proposal import GaussianProposal, Proposal, TruncatedProposal
 from scorefold.sample import Langevin, Metropolis, SelfTuned
 from scorefold.types import Cloud
 
@@ -113,3 +112,10 @@ def too_few(kept: int, made: int) -> ScorefoldError:
         f"expected draws where the other prior has weight; got {kept:,} of {made:,}. The observations speak for parameters "
         "outside of it; widen that prior, or look at draws under the first one."
     )
+
+
+def tilt_of(proposal: Proposal | None) -> Tilt | None:
+    """From a Gaussian proposal to the prior; nothing where that was simulated from, or cut."""
+    if not isinstance(proposal, GaussianProposal):
+        return None
+    return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))

@@ -8,8 +8,7 @@ Draws u_k of the posterior, spread 1.5-fold, get one simulated set X_k each (at 
 (1-γ) I), as u given its noisy u_k is distributed). A straight line through g(u_k, X_k) has the value b₀ at the draws' mean,
 and n observations composed miss the score by (n/m) b₀. With A the draws' covariance, their mean is off by
 
-    T2 = A (n/m) b₀ / (1 + B)          (per parameter C (n/m) b₀, C = Cov(θ, u)), signed, with a standard error of about
-√(n/K),
+    T2 = A (n/m) b₀ / (1 + B)          (per parameter C (n/m) b₀, C = Cov(θ, u)), signed, with a standard error of about √(n/K),
 
 B the line's slope along the parameter, which is what the score is too flat by.
 

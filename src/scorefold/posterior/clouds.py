@@ -1,5 +1,9 @@
-"""One cloud of draws, or one on every device: the compiled programs that compose scores and move draws along them."""
+"""Clouds of draws: the compiled programs that compose scores and move draws along them, on one device or on every one.
 
+What the samplers of several clouds say is merged, and said where one did not settle.
+"""
+
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +14,7 @@ import numpy as np
 
 from scorefold.compose import Diffused, Rule, Tempered
 from scorefold.compose.sets import SetScores
+from scorefold.errors import Diverged, UntrustworthyDraws
 from scorefold.noise import Level
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.partitions import over_partitions
@@ -105,3 +110,27 @@ def cloud_size(draws: int, dim: int) -> int:
     while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
         size *= 2
     return size
+
+
+def merge(infos: Sequence[Info]) -> Info:
+    """One Info for several clouds."""
+    stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
+    mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
+    return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
+
+
+def warn(info: Info, u: np.ndarray, sets: int) -> None:
+    """Say so when the draws are not to be trusted; refuse to go on when they are not numbers."""
+    seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
+    advice = (
+        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "
+        "the observations with prior predictive simulations."
+    )
+    if not np.isfinite(u).all():
+        raise Diverged(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
+    if info.diverged:
+        warnings.warn(
+            f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
+        )
+    elif not info.converged:
+        warnings.warn(f"the sampler has not settled: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

@@ -16,7 +16,7 @@ from scorefold.posterior import composed_density
 from scorefold.posterior.asked import MOST_MORE, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
 from scorefold.posterior.check import Check
-from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many
+from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many, merge, warn
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
@@ -27,7 +27,6 @@ from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
-from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior

@@ -19,7 +19,7 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior import sum_of_terms as sums
-from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
+from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, tilt_of
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
@@ -30,7 +30,6 @@ from scorefold.posterior.pair_moments import Pairs
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
-from scorefold.posterior.tilted import tilt_of
 from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume

@@ -1,4 +1,4 @@
-"""Simulations that failed: which, how, and when there are too many of them."""
+"""Simulations that failed: which, how, what to write instead, and when there are too many of them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scorefold.errors import SimulatorError
-from scorefold.simulation.advice import advice
+from scorefold.shown import listed, one_line
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.outcome import FAILURES_KEPT, MISSING, OK, STATUS, Block
 
@@ -15,6 +15,8 @@ ALL_FAILED = 20
 """A run is given up once so many simulations were made and every one of them failed."""
 ENOUGH_TO_JUDGE = 100
 """Before so many simulations the fraction that fails says little."""
+MOST_UNPACKED = 6
+"""Parameters that advice writes out."""
 EARLIER = "in an earlier run, which said how"
 
 
@@ -107,3 +109,26 @@ class Guard:
             f"Mend the simulator, narrow the prior or raise max_failures.\n{advice(text, self.names)}"
             f"The first to fail was simulation {index}, θ = {self.describe(index)}, {STATUS[code]}: {text}"
         )
+
+
+def advice(text: str, names: Sequence[str]) -> str:
+    """A sentence on what to write instead, for the traceback of a simulator's usual mistakes; nothing for any other."""
+    last = text.strip().splitlines()[-1] if text.strip() else ""
+    if "expected an observation to be numbers; got NoneType" in last:
+        return "The simulator returned nothing: end it with `return x`.\n"
+    if "expected an observation to be numbers; got dict" in last:
+        return "Return the numbers in one array, always in the same order; x_names=… of sf.simulate is for their names.\n"
+    by_name = last.startswith("IndexError: only integers, slices") or (
+        last.startswith("AttributeError: 'numpy.ndarray' object has no attribute")
+        and any(last.split("attribute")[-1].strip(" '.\"").startswith(name) for name in names)
+    )
+    if not by_name or not names:
+        return ""
+    words = [_word(name) for name in names]
+    unpacked = f", or `{', '.join(words)} = theta`" if 1 < len(names) <= MOST_UNPACKED else ""
+    return f"θ is an array in the order of the prior, {listed(names)}: write theta[0] for {one_line(names[0])}{unpacked}.\n"
+
+
+def _word(name: str) -> str:
+    """A name that Python takes."""
+    return name if name.isidentifier() else "".join(one if f"_{one}".isidentifier() else "_" for one in f"p_{name}")

@@ -21,7 +21,7 @@ from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import inputs_from, table_of
 from scorefold.simulation.outcome import LARGEST, rounded
-from scorefold.simulation.with_inputs import refuse_arrays
+from scorefold.simulation.wrapped import refuse_arrays
 
 MOST_FAILED = 0.1
 UNLIKELY = 1e-6

@@ -7,7 +7,7 @@ right where numbers are missing at random. Holes that the simulator itself makes
 are.
 
 On the way from a simulator to training NaN means a failed simulation. So a hole travels as a number of its own, in memory and
-in a store (`with_holes.py`); an observation of nothing but NaN has failed, with or without holes. Known inputs, which are
+in a store (`wrapped.py`); an observation of nothing but NaN has failed, with or without holes. Known inputs, which are
 last in an observation, are never missing.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.simulations import Simulations, pieces
-from scorefold.simulation.with_holes import HOLE, WithHoles, with_nan
+from scorefold.simulation.wrapped import HOLE, WithHoles, with_nan
 
 COPIES = 3
 MOST = 0.8

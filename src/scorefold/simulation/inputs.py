@@ -25,7 +25,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.simulation import columns
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.outcome import LARGEST
-from scorefold.simulation.with_inputs import WithInputs, refuse_arrays
+from scorefold.simulation.wrapped import WithInputs, refuse_arrays
 
 TOGETHER = 1_024
 """B: inputs drawn from one stream."""

@@ -12,11 +12,9 @@ from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import joined
 from scorefold.simulation.outcome import OK
-from scorefold.simulation.run import count_done, run
-from scorefold.simulation.sources.choose import check, source_of
-from scorefold.simulation.store.memory import Memory
-from scorefold.simulation.with_holes import with_nan
+from scorefold.simulation.run import Memory, check_simulator, count_done, run, source_of
 from scorefold.simulation.workers import Workers, as_workers
+from scorefold.simulation.wrapped import with_nan
 
 
 def replicate(
@@ -44,7 +42,7 @@ def replicate(
         Interrupted: On Ctrl-C, with the same as its `x`.
     """
     n, inputs, workers = calls.set_size, calls.inputs_each, as_workers(workers)
-    check(simulator, workers, bool(inputs))
+    check_simulator(simulator, workers, bool(inputs))
     simulator = joined(simulator, calls.theta.shape[1]) if inputs else simulator
     simulator = holed(simulator, inputs) if missing else simulator
     place, guard = Memory(calls), Guard(workers.max_failures, calls.describe)

@@ -21,11 +21,9 @@ from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import inputs_from, joined
 from scorefold.simulation.outcome import LARGEST
-from scorefold.simulation.run import count_done, run
+from scorefold.simulation.run import Memory, check_simulator, count_done, run, source_of
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations
-from scorefold.simulation.sources.choose import check, source_of
 from scorefold.simulation.store.filling import StoreFilling
-from scorefold.simulation.store.memory import Memory
 from scorefold.simulation.workers import Workers, as_workers
 
 SMALLEST_BUDGET = 100
@@ -105,7 +103,7 @@ def simulate(
     path = None if store is None else settings.folder(store)
     workers = as_workers(workers)
     known = inputs_from(inputs, input_names)
-    check(simulator, workers, known is not None)
+    check_simulator(simulator, workers, known is not None)
     calls = plan(prior, budget, set_size, seed, known)
     _check_cases(calls)
     names, own = outcome_names(x_names), () if known is None else known.names

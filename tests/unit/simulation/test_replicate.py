@@ -11,7 +11,7 @@ from scorefold.simulation.batched import Batched
 from scorefold.simulation.calls import repeat
 from scorefold.simulation.outcome import stream
 from scorefold.simulation.replicate import replicate
-from scorefold.simulation.sources.here import InProcess
+from scorefold.simulation.sources.source import InProcess
 from scorefold.simulation.workers import Workers
 
 THETA = np.random.default_rng(0).normal(size=(40, 2))

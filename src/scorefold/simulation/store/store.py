@@ -226,7 +226,7 @@ class Store:
     def read(self, stop: int | None = None) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """All simulations below `stop` in order, a shard at a time: (index of the first, θ, x, case and status).
 
-        x are as they lie on the disk, where a missing number is `HOLE` of `simulation/with_holes.py`.
+        x are as they lie on the disk, where a missing number is `HOLE` of `simulation/wrapped.py`.
         """
         stop = self.stop() if stop is None else stop
         for number in range(-(-stop // self.rows)):

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 from scorefold.noise import LEAST_NOISE, RESOLVED
+from scorefold.score.fixed import SHARE, least_noise
 from scorefold.score.gaussian_base import fit_gaussian_base
-from scorefold.score.narrowest import SHARE, least_noise
 
 
 def found(u, x):
