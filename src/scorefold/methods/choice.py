@@ -32,13 +32,13 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 
 MOST_OUTCOMES = 32
-LOOKED_AT = 10_000
+CASES_LOOKED_AT = 10_000
 """Cases that are looked at."""
 LARGEST_ATOM = 0.005
 """Share of the cases in which a continuous number may have its most frequent value."""
 LEAST_LEFT = 1e-8
 """Variance along the direction in which numbers vary least together, where each has 1."""
-MOST_FAILED = 0.01
+MOST_FAILED_OF_ALL = 0.01
 """Share of the simulator calls."""
 
 
@@ -77,11 +77,11 @@ def _without_likelihood(sims: Simulations) -> str:
         return "the prior is known from draws only"
     if sims.set_size > 1:
         return "the simulations are in sets of observations"
-    if sims.missing or sims.failed > MOST_FAILED * sims.budget:
+    if sims.missing or sims.failed > MOST_FAILED_OF_ALL * sims.budget:
         return "numbers may be missing" if sims.missing else f"{sims.failed:,} of {sims.budget:,} simulations failed"
     if len(sims.shape) > 1 or outcomes > MOST_OUTCOMES:
         return f"an observation is {' × '.join(map(str, sims.shape))} numbers"
-    x = np.asarray(sims.x[:LOOKED_AT], np.float64).reshape(min(len(sims.x), LOOKED_AT), -1)[:, :outcomes]
+    x = np.asarray(sims.x[:CASES_LOOKED_AT], np.float64).reshape(min(len(sims.x), CASES_LOOKED_AT), -1)[:, :outcomes]
     kinds = look(sims).kind[:outcomes]
     whole = (kinds == BINARY) | (kinds == COUNT)
     names = sims.x_names or tuple(f"x{i}" for i in range(outcomes))

@@ -40,12 +40,12 @@ from scorefold.simulation.inputs import Inputs, inputs_from
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers, as_workers
 
-KEPT = 0.5
+KEPT_OF_A_ROUND = 0.5
 """α"""
-PATIENCE = 0.05
+LEAST_PROGRESS = 0.05
 """The share of new ones below the last tolerance at which it ends."""
 SMALLEST_ROUND = 100
-ROUNDS = 10
+ROUNDS_OF_A_BUDGET = 10
 """A budget is cut into about so many rounds."""
 FEWEST_EFFECTIVE = 50
 """Draws that the weights of a settled population are worth."""
@@ -154,7 +154,7 @@ def _round_size(budget: int, n: int, inputs: Inputs | None) -> int:
     """Sets of n observations in a round; a ScorefoldError where the budget has not even one, or inputs are not theirs."""
     if inputs is not None and (inputs.table is None or len(inputs.table) != n):
         raise ScorefoldError(f"expected inputs as a table with a row for each of the {n} observations")
-    size = max(SMALLEST_ROUND, budget // (n * ROUNDS))
+    size = max(SMALLEST_ROUND, budget // (n * ROUNDS_OF_A_BUDGET))
     if size * n > budget:
         raise ScorefoldError(
             f"expected a budget of at least {size * n:,} calls, for {size} sets of {n} observations; got {budget:,}. "
@@ -178,7 +178,7 @@ def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Gen
     """Round after round, until new ones hardly come nearer or the budget is spent."""
     n = len(compare.x)
     u = rng.standard_normal((size, compare.prior.dim))
-    kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT * size)))
+    kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT_OF_A_ROUND * size)))
     tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
     new, ended, interrupted = size - len(kept.u), False, False
     while not ended and calls + new * n <= budget:
@@ -193,7 +193,7 @@ def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Gen
         kept = both.nearest(len(kept.u))
         tolerances.append(kept.distance[-1])
         calls += new * n
-        ended = acceptance[-1] < PATIENCE
+        ended = acceptance[-1] < LEAST_PROGRESS
     return kept, _Path(np.array(tolerances), np.array(acceptance), calls, ended, interrupted)
 
 

@@ -36,11 +36,11 @@ from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float, single_precision
 
-DRAWS = 1_000
-SPREAD = 1.5
+CHECKED_DRAWS = 1_000
+DRAWS_APART = 1.5
 FEWEST_SETS = 50
 PERMUTATIONS = 999
-UNLIKELY = 0.01
+ALARMING_P = 0.01
 TOLD = 0.1
 """Posterior sd: what advice on the number of simulations aims at."""
 LARGEST_FACTOR = 3.0
@@ -117,7 +117,7 @@ class Check:
         level = max(
             int(np.searchsorted(SHIFTS, shift.max(), "right")), int(np.searchsorted(np.log(WIDTHS), width.max(), "right"))
         )
-        return BAD if self.p_value < UNLIKELY else (GOOD, USABLE, BAD)[level]
+        return BAD if self.p_value < ALARMING_P else (GOOD, USABLE, BAD)[level]
 
     @property
     def words(self) -> str:
@@ -127,7 +127,7 @@ class Check:
             f"{self.verdict}: {one_line(self.names[worst])} is most off, by {self.shift[worst]:+.2f} ± "
             f"{self.shift_error[worst]:.2f} posterior sd; {self._widths()}"
         )
-        if self.p_value < UNLIKELY:
+        if self.p_value < ALARMING_P:
             found += f"; the observations are unlike simulations from the draws (p = {self.p_value:.2g})"
         if self.shift_error.max() > SHIFTS[0]:
             wanted = self.sims * (self.shift_error.max() / TOLD) ** 2
@@ -200,7 +200,7 @@ def run_check(
         )
     rng = np.random.default_rng([how.seed, 23])
     centre, noise = u.mean(axis=0), posterior.lowest_noise
-    at = centre + SPREAD * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
+    at = centre + DRAWS_APART * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
     before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
     simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
     at, count = at[: len(simulated)], len(simulated)

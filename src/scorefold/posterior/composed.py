@@ -28,7 +28,7 @@ from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
 from scorefold.posterior.single_density import single_log_densities
-from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
+from scorefold.posterior.trust import FEWEST_JUDGED, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.sample import DPM, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
@@ -134,7 +134,7 @@ class ComposedPosterior(Posterior):
         """By the composed scores of each member at some of the draws."""
         if self.method.training.members < 2:
             return Doubts("a single network has no other to disagree with; train with members=2 or more")
-        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+        if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
         if options.given is not None:
             return Doubts("draws of some parameters given others are not judged")

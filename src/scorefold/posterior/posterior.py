@@ -18,7 +18,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UnlikeSimulations, UntrustworthyDraws
-from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
+from scorefold.posterior.check import CHECKED_DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.fitted import Fitted
@@ -226,7 +226,7 @@ class Posterior(Fitted, Densities):
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision(), step("drawing", how.progress):
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (how.seed, 0))
+            drawn = self.draw(x, CHECKED_DRAWS, (how.seed, 0))
         return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":

@@ -12,7 +12,7 @@ from scorefold.errors import ScorefoldError, closest
 from scorefold.sample import DPM, SAMPLERS, Metropolis, Sampler, SelfTuned, Transitions
 from scorefold.score.network import Shape
 
-MANY = 1_000
+DAMPED_FROM = 1_000
 """From so many sets on the default rule is damped: with exact scores as right as the sum, and its time hardly grows with n."""
 
 
@@ -46,7 +46,7 @@ def check(rule: Any, sampler: Any, T: int) -> None:
 def pair(rule: Any, sampler: Any, sets: int, shape: Shape) -> tuple[Rule, Sampler]:
     """The rule and the sampler to use for k sets; `None` stands for the default."""
     chosen_sampler = (DPM() if sets == 1 else SelfTuned()) if sampler is None else get_sampler(sampler)
-    many = sets >= MANY and isinstance(chosen_sampler, SelfTuned)
+    many = sets >= DAMPED_FROM and isinstance(chosen_sampler, SelfTuned)
     chosen_rule = (Damped() if many else Diffused()) if rule is None else get_rule(rule)
     if isinstance(chosen_sampler, Metropolis) and not shape.conservative:
         raise ScorefoldError(

@@ -30,7 +30,7 @@ from scorefold.posterior.pair_moments import Pairs
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
-from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
+from scorefold.posterior.trust import FEWEST_JUDGED, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample.expanded import Many, expanded_draws
@@ -175,7 +175,7 @@ class SummedPosterior(Posterior):
         terms = self.terms
         if not isinstance(terms, MeanTerms) or self.method.training.members < 2:
             return Doubts("there is no ensemble whose members could disagree")
-        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+        if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
         count = JUDGED if len(x) < MANY else max(JUDGED_OF_MANY // 2, 4 * u.shape[1])
         some = u[:: -(-len(u) // count)]  # chains lie one after the other

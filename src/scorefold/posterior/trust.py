@@ -40,7 +40,7 @@ WIDTHS = (1.25, 1.75)
 """The same for a width that is so many times too large or too small."""
 JUDGED, JUDGED_OF_MANY, MANY_SETS = 256, 64, 1_000
 """Draws at which members are compared, and from so many sets on."""
-FEWEST = 20
+FEWEST_JUDGED = 20
 """Draws that can tell."""
 LARGEST_LOG_WIDTH = 5.0
 LARGEST_SHIFT = 1e3

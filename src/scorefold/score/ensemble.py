@@ -24,7 +24,7 @@ from scorefold.score.network import Embedded, ScoreModel, ScoreNetwork, Shape, r
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Cloud, Float, Int
 
-CHUNK = 8
+SETS_EMBEDDED_TOGETHER = 8
 PAIRS = 8 * 1024
 """Draws × sets computed together."""
 
@@ -53,7 +53,7 @@ class ScoreEnsemble(eqx.Module):
             over_sets = jax.vmap(one, in_axes=(None, 0, 0))
             return jax.vmap(over_sets, in_axes=(0, None, None))(self.network, *part)
 
-        length = min(CHUNK, len(sizes))
+        length = min(SETS_EMBEDDED_TOGETHER, len(sizes))
         parts = jax.tree.map(lambda v: v.reshape(-1, length, *v.shape[1:]), (x, sizes))
         embedded = jax.lax.map(chunk, parts)  # (chunks, members, length, …)
         embedded = jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0).reshape(v.shape[1], len(sizes), *v.shape[3:]), embedded)

@@ -14,7 +14,7 @@ from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, TrainingSet, thinned
 from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
 
-KNOTS = 21
+CORRECTED_LEVELS = 21
 
 
 class GaussianScore(NamedTuple):
@@ -124,7 +124,7 @@ def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int,
 
 def knots_of(count: int) -> np.ndarray:
     """Which of so many levels, evenly spaced."""
-    return np.unique(np.round(np.linspace(0, count - 1, KNOTS)).astype(int))
+    return np.unique(np.round(np.linspace(0, count - 1, CORRECTED_LEVELS)).astype(int))
 
 
 def _solve(sums: _Sums, t: np.ndarray, gated: bool) -> Correction:

@@ -28,13 +28,13 @@ from scorefold.score.standardize import Standardize, fit_standardize, standardiz
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Float
 
-SHARE = 0.1
+NOISE_SHARE = 0.1
 """Of a posterior's sd, which the lowest noise may have: 0.5 % of width."""
-SMALLEST = 0.05
+NARROW_PART = 0.05
 """The share of absolute values that tells the width."""
-FEWEST_CASES = 50
+FEWEST_OF_A_SIZE = 50
 """Below them a size's posterior is not looked at."""
-MOST_LOOKED_AT = 20_000
+MOST_WITH_HOLES = 20_000
 """Cases with missing numbers by which the lowest noise is found."""
 
 
@@ -65,7 +65,7 @@ def fit_fixed(cases: TrainingSet, schedule: str, T: int, base: bool, smallest: i
 def _fit_with_missing(cases: TrainingSet, schedule: str, T: int, standardize: Standardize) -> Fixed:
     x = standardized(standardize, cases.x)
     base = fit_masked_base_to_sets(x, cases.sizes, cases.u)
-    some = np.unique(cases.u[:, 0], return_index=True)[1][:MOST_LOOKED_AT]  # copies of a case share u
+    some = np.unique(cases.u[:, 0], return_index=True)[1][:MOST_WITH_HOLES]  # copies of a case share u
     mean = np.asarray(jax.lax.map(lambda case: base.of(*case)[0], (jnp.asarray(x[some]), jnp.asarray(cases.sizes[some]))))
     axes = np.linalg.eigh(np.asarray(base.matrix(1.0, CLEAN, jnp.ones((), jnp.int32))))[1].T
     least = _least_noise_around(mean, cases.u[some], np.concatenate([np.eye(cases.u.shape[1]), axes]))
@@ -77,13 +77,13 @@ def least_noise(base: GaussianBase, x: np.ndarray, sizes: np.ndarray, u: np.ndar
     narrowest = 1.0
     for size in np.unique(sizes[sizes > 0]):
         rows = sizes == size
-        if rows.sum() < FEWEST_CASES:
+        if rows.sum() < FEWEST_OF_A_SIZE:
             continue
         row = 0 if len(base.weight) == 1 else size - base.smallest
         mean = x[rows, :size].mean(axis=1) @ np.asarray(base.weight[row]).T + np.asarray(base.offset[row])
         directions = np.concatenate([np.eye(u.shape[1]), np.asarray(base.vectors[row]).T])
         narrowest = min(narrowest, *(_width(u[rows] @ v, mean @ v) for v in directions))
-    return float(np.clip(SHARE * narrowest, RESOLVED, LEAST_NOISE))
+    return float(np.clip(NOISE_SHARE * narrowest, RESOLVED, LEAST_NOISE))
 
 
 def _least_noise_around(
@@ -91,11 +91,11 @@ def _least_noise_around(
 ) -> float:
     """The same from the base's mean of every case, for a base that differs from set to set; along these directions."""
     narrowest = min(1.0, *(_width(u @ v, mean @ v) for v in directions))
-    return float(np.clip(SHARE * narrowest, RESOLVED, LEAST_NOISE))
+    return float(np.clip(NOISE_SHARE * narrowest, RESOLVED, LEAST_NOISE))
 
 
 def _width(u: np.ndarray, mean: np.ndarray) -> float:
     """Along one direction, of the narrow part of what is left of u."""
     steps = np.diff(u[np.argsort(mean, kind="stable")]) / np.sqrt(2)
-    normal = norm.ppf((1 + SMALLEST) / 2)
-    return min(float(np.quantile(np.abs(v), SMALLEST)) / normal for v in (u - mean, steps))
+    normal = norm.ppf((1 + NARROW_PART) / 2)
+    return min(float(np.quantile(np.abs(v), NARROW_PART)) / normal for v in (u - mean, steps))

@@ -23,10 +23,10 @@ from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Array, Float, Int
 
-LADDER = (1, 2, 3, 6, 12, 30, 100)
-MOST_CASES = 200
-FEWEST_CASES = 20
-CHUNK = 4
+SIZES_TRIED = (1, 2, 3, 6, 12, 30, 100)
+MOST_TO_JUDGE = 200
+FEWEST_TO_JUDGE = 20
+CUTS_TOGETHER = 4
 """Sets computed together; most cuts have few."""
 
 
@@ -71,7 +71,7 @@ def chosen_size(table: PartitionTable, n: int, largest: int) -> tuple[int, str]:
 
 def ladder(largest: int) -> list[int]:
     """1, 2, 3, 6, 12, 30 … up to `largest`, and `largest`."""
-    return sorted({m for m in LADDER if m < largest} | {largest})
+    return sorted({m for m in SIZES_TRIED if m < largest} | {largest})
 
 
 def numbers(largest: int) -> list[int]:
@@ -102,10 +102,10 @@ def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, 
     table = {}
     for n in numbers(largest):
         rows = np.flatnonzero((sizes >= n) & held_out.any(axis=0))
-        rows = np.random.default_rng([training.seed, 5, n]).permutation(rows)[:MOST_CASES]
-        if len(rows) < FEWEST_CASES:
+        rows = np.random.default_rng([training.seed, 5, n]).permutation(rows)[:MOST_TO_JUDGE]
+        if len(rows) < FEWEST_TO_JUDGE:
             continue
-        padded = np.resize(rows, MOST_CASES)  # one shape, one compilation
+        padded = np.resize(rows, MOST_TO_JUDGE)  # one shape, one compilation
         new_to = jnp.asarray(held_out[:, padded].argmax(axis=0))
         some, compete = (cases.u[padded], cases.x[padded], new_to), options(n, largest)
         judged = [_judge(ensemble, some, lowest, _cuts(cut(n, m), largest)) for m in compete]
@@ -134,7 +134,7 @@ class _Cuts(NamedTuple):
 
 
 def _cuts(sizes: np.ndarray, largest: int) -> _Cuts:
-    places = np.zeros((max(CHUNK, bucket(largest)), largest), int)
+    places = np.zeros((max(CUTS_TOGETHER, bucket(largest)), largest), int)
     padded = np.full(len(places), sizes[-1])
     padded[: len(sizes)] = sizes
     for row, (end, size) in enumerate(zip(np.cumsum(sizes), sizes, strict=True)):
@@ -154,8 +154,10 @@ def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Le
         own = ScoreEnsemble(member, ensemble.standardize, ensemble.base, ensemble.correction)
 
         def chunk(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-            places_here, sizes_here = (jax.lax.dynamic_slice_in_dim(v, i * CHUNK, CHUNK) for v in (places, sizes))
-            sets = own.embed(x[places_here], sizes_here, jnp.minimum(count - i * CHUNK, CHUNK))
+            places_here, sizes_here = (
+                jax.lax.dynamic_slice_in_dim(v, i * CUTS_TOGETHER, CUTS_TOGETHER) for v in (places, sizes)
+            )
+            sets = own.embed(x[places_here], sizes_here, jnp.minimum(count - i * CUTS_TOGETHER, CUTS_TOGETHER))
             priors = jnp.where(i == 0, 1 - count, 0)
 
             def score(u: Array) -> tuple[Array, Array]:
@@ -167,7 +169,7 @@ def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Le
 
         scale = jnp.eye(len(u)) if own.base is None else own.base.matrix(1.0, CLEAN, n)
         start = jnp.zeros_like(u), jnp.zeros((len(u), len(u)), u.dtype)
-        s, slope = jax.lax.fori_loop(0, (count + CHUNK - 1) // CHUNK, chunk, start)
+        s, slope = jax.lax.fori_loop(0, (count + CUTS_TOGETHER - 1) // CUTS_TOGETHER, chunk, start)
         return s @ scale @ s / 2 + jnp.trace(scale @ slope)
 
     with jax.default_matmul_precision("highest"):  # as draws are made

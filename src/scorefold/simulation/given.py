@@ -20,11 +20,11 @@ from scorefold.prior import Prior
 from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import inputs_from, table_of
-from scorefold.simulation.outcome import LARGEST, rounded
+from scorefold.simulation.outcome import LARGEST_X, rounded
 from scorefold.simulation.wrapped import refuse_arrays
 
-MOST_FAILED = 0.1
-UNLIKELY = 1e-6
+MOST_LEFT_OUT = 0.1
+FALSE_ALARM = 1e-6
 """Chance of saying, of one parameter, that its draws are not from the prior though they are."""
 
 
@@ -122,7 +122,7 @@ def _say_if_not_drawn(prior: Prior, u: np.ndarray) -> None:
     steps = np.arange(cases + 1)[:, None] / cases
     below = ndtr(np.sort(u, axis=0))
     distance = np.maximum(np.abs(below - steps[1:]), np.abs(below - steps[:-1])).max(axis=0)
-    far = distance > math.sqrt(math.log(2 / UNLIKELY) / (2 * cases))  # Dvoretzky–Kiefer–Wolfowitz, with Massart's constant
+    far = distance > math.sqrt(math.log(2 / FALSE_ALARM) / (2 * cases))  # Dvoretzky–Kiefer–Wolfowitz, with Massart's constant
     if far.any():
         warnings.warn(
             f"theta does not look like draws from the prior: {listed([prior.names[i] for i in np.flatnonzero(far)])} "
@@ -159,15 +159,15 @@ def _put_together(
     single, good = rounded(np.where(holes, 0.0, observations))
     single[holes] = np.nan
     calls, failed = len(good), int((~good).sum())
-    if failed > MOST_FAILED * calls:
+    if failed > MOST_LEFT_OUT * calls:
         raise ScorefoldError(
-            f"expected finite observations within ±{LARGEST:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
+            f"expected finite observations within ±{LARGEST_X:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
             "numbers. Up to a tenth are left out; if more are missing whatever θ is, leave them out yourself, with their theta."
         )
     if failed:
         warnings.warn(
-            f"{failed:,} of {calls:,} observations hold NaN, infinity or numbers beyond ±{LARGEST:.0e} and were left out. The "
-            "posterior is then the one given that the simulation succeeds.",
+            f"{failed:,} of {calls:,} observations hold NaN, infinity or numbers beyond ±{LARGEST_X:.0e} and were left out. "
+            "The posterior is then the one given that the simulation succeeds.",
             ScorefoldWarning,
             stacklevel=4,
         )

@@ -2,9 +2,9 @@
 
 Which numbers are missing in real observations is not known when a simulator runs, so training drops numbers at random: every
 case is there `COPIES` times, once with all that was simulated, else with a share of each observation's numbers dropped that is
-uniform from 0 to `MOST` (an observation keeps one number at least). Dropping does not look at the values: what is learned is
-right where numbers are missing at random. Holes that the simulator itself makes may depend on anything, and are learned as they
-are.
+uniform from 0 to `MOST_DROPPED` (an observation keeps one number at least). Dropping does not look at the values: what is
+learned is right where numbers are missing at random. Holes that the simulator itself makes may depend on anything, and are
+learned as they are.
 
 On the way from a simulator to training NaN means a failed simulation. So a hole travels as a number of its own, in memory and
 in a store (`wrapped.py`); an observation of nothing but NaN has failed, with or without holes. Known inputs, which are
@@ -21,8 +21,8 @@ from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.simulation.wrapped import HOLE, WithHoles, with_nan
 
 COPIES = 3
-MOST = 0.8
-MOST_BYTES = 4 << 30
+MOST_DROPPED = 0.8
+COPIED_BYTES = 4 << 30
 """Of all copies together, which are held in memory."""
 
 
@@ -57,16 +57,16 @@ def dropped(sims: Simulations, seed: int) -> Simulations:
             "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
             "distribution, or leave missing out."
         )
-    if COPIES * sims.x.nbytes > MOST_BYTES:
+    if COPIES * sims.x.nbytes > COPIED_BYTES:
         raise ScorefoldError(
-            f"expected observations of at most {MOST_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} copies "
-            f"are held in memory; got {sims.x.nbytes:,}. Train on fewer of them, or on summaries."
+            f"expected observations of at most {COPIED_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} "
+            f"copies are held in memory; got {sims.x.nbytes:,}. Train on fewer of them, or on summaries."
         )
     rng = np.random.default_rng([seed, 29])
     flat = np.array(sims.x.reshape(*sims.x.shape[:2], -1))
     parts, outcomes = [flat], flat.shape[2] - len(sims.input_names)
     for _ in range(COPIES - 1):
-        rate = rng.uniform(0, MOST, (*flat.shape[:2], 1))
+        rate = rng.uniform(0, MOST_DROPPED, (*flat.shape[:2], 1))
         drop = rng.uniform(size=flat.shape) < rate
         drop[..., outcomes:] = False
         there = ~np.isnan(flat[..., :outcomes])

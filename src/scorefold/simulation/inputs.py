@@ -24,7 +24,7 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.simulation import columns
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.outcome import LARGEST
+from scorefold.simulation.outcome import LARGEST_X
 from scorefold.simulation.wrapped import WithInputs, refuse_arrays
 
 TOGETHER = 1_024
@@ -125,9 +125,9 @@ def _drawn_once(sampler: Callable[[np.random.Generator], Any], rng: np.random.Ge
 
 
 def _refuse_strange(what: str, values: np.ndarray) -> None:
-    if not (np.abs(values) <= LARGEST).all():
+    if not (np.abs(values) <= LARGEST_X).all():
         raise ScorefoldError(
-            f"expected {what} to be finite numbers within ±{LARGEST:.0e}; got others. Inputs are always known."
+            f"expected {what} to be finite numbers within ±{LARGEST_X:.0e}; got others. Inputs are always known."
         )
 
 

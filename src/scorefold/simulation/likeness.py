@@ -29,9 +29,9 @@ from scorefold.types import MAY_BE_NAN, Float, Int
 
 CONSTANT, BINARY, COUNT, CONTINUOUS = range(4)
 KINDS = ("constant", "binary", "count", "continuous")
-LOOKED_AT = 20_000
+MOST_SEEN = 20_000
 """Observations from which quantiles and correlations come."""
-QUANTILES = 65
+QUANTILES_SEEN = 65
 INPUTS_KEPT = 1_000
 MOST_TOGETHER = 64
 """Numbers of an observation whose correlations are kept."""
@@ -122,12 +122,12 @@ def look(sims: Simulations) -> Seen:
     parts = []
     for at in pieces(sims.x):
         part = sims.x[at][np.arange(sims.set_size) < sims.sizes[at, None]].reshape(sims.sizes[at].sum(), -1)
-        some = part[:: max(1, int(sims.sizes.sum()) // LOOKED_AT)].copy()  # a view would hold the whole piece in memory
+        some = part[:: max(1, int(sims.sizes.sum()) // MOST_SEEN)].copy()  # a view would hold the whole piece in memory
         parts.append((part.min(axis=0), part.max(axis=0), kinds_of(part), some))
     low, high = np.min([one[0] for one in parts], axis=0), np.max([one[1] for one in parts], axis=0)
     some = np.concatenate([one[3] for one in parts]).astype(np.float64)
     kind = _joined([one[2] for one in parts], low, high, some)
-    quantiles = np.quantile(some, np.linspace(0, 1, QUANTILES), axis=0)
+    quantiles = np.quantile(some, np.linspace(0, 1, QUANTILES_SEEN), axis=0)
     quantiles[0], quantiles[-1] = low, high
     precision, farthest = np.zeros((0, 0)), 0.0
     if some.shape[1] <= MOST_TOGETHER:

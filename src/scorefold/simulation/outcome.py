@@ -21,11 +21,11 @@ MISSING = len(STATUS)
 FAILURES_KEPT = 100
 """Of so many failures, the first ones, it is kept what was wrong."""
 
-LARGEST = 1e37
+LARGEST_X = 1e37
 """Of an observation's numbers: beyond, differences of two overflow in single precision."""
 TOO_LARGE = (
-    f"expected observations that fit in single precision (within ±{LARGEST:.0e}); got larger ones. Rescale what the simulator "
-    "returns, for instance by taking logarithms."
+    f"expected observations that fit in single precision (within ±{LARGEST_X:.0e}); got larger ones. Rescale what the "
+    "simulator returns, for instance by taking logarithms."
 )
 
 
@@ -76,10 +76,10 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
 
 
 def rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST."""
+    """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST_X."""
     with np.errstate(over="ignore"):
         single = x.astype(np.float32, order="C")
-    return single, np.all(np.abs(single).reshape(len(x), -1) <= LARGEST, axis=1)
+    return single, np.all(np.abs(single).reshape(len(x), -1) <= LARGEST_X, axis=1)
 
 
 def not_finite(x: np.ndarray) -> str:

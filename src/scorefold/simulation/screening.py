@@ -18,7 +18,7 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation import columns
-from scorefold.simulation.outcome import LARGEST
+from scorefold.simulation.outcome import LARGEST_X
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations, pieces
 
 MOST_FAILED = 0.05
@@ -62,7 +62,7 @@ def check(sims: Simulations) -> None:
         raise ScorefoldError("expected θ and x as numbers, at least one to an observation. Use what sf.simulate returns.")
     if not np.isfinite(theta).all() or not all(_right(x[part], sims.missing) for part in pieces(x)):
         raise ScorefoldError(
-            f"expected finite θ and x, and x within ±{LARGEST:.0e}; got others. sf.simulate leaves failed simulations out; "
+            f"expected finite θ and x, and x within ±{LARGEST_X:.0e}; got others. sf.simulate leaves failed simulations out; "
             "rescale very large numbers in the simulator, for instance by taking logarithms."
         )
     if sizes.min() < 1 or sizes.max() > sims.set_size:
@@ -71,7 +71,7 @@ def check(sims: Simulations) -> None:
 
 def _right(x: np.ndarray, missing: bool) -> bool:
     """Numbers that can be trained on, or holes where there may be some."""
-    return bool(((np.abs(x) <= LARGEST) | (np.isnan(x) & missing)).all())
+    return bool(((np.abs(x) <= LARGEST_X) | (np.isnan(x) & missing)).all())
 
 
 def say(sims: Simulations) -> None:

@@ -20,7 +20,7 @@ from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import inputs_from, joined
-from scorefold.simulation.outcome import LARGEST
+from scorefold.simulation.outcome import LARGEST_X
 from scorefold.simulation.run import Memory, check_simulator, count_done, run, source_of
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations
 from scorefold.simulation.store.filling import StoreFilling
@@ -129,7 +129,7 @@ def _enough(sims: Simulations, guard: Guard) -> Simulations:
     if len(sims.theta) < FEWEST_CASES:
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {guard.sentence('and were left out')} Narrow the "
-            f"prior, or take logarithms of numbers beyond ±{LARGEST:.0e}."
+            f"prior, or take logarithms of numbers beyond ±{LARGEST_X:.0e}."
         )
     if sims.failed:
         warnings.warn(

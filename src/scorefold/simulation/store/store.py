@@ -54,7 +54,7 @@ from scorefold.simulation.store.shard import Disagrees, Shard
 
 SMALL_SHARDS = 256
 """So many small shards of one range are merged before it is complete."""
-ATTEMPTS = 5
+READS_TRIED = 5
 """To read a range whose files another process replaces meanwhile."""
 
 
@@ -236,7 +236,7 @@ class Store:
                     yield start, {key: value[:keep] for key, value in part.items()}
 
     def _read_range(self, number: int) -> list[tuple[int, dict[str, np.ndarray]]]:
-        for _ in range(ATTEMPTS):
+        for _ in range(READS_TRIED):
             try:
                 parts = []
                 for start, stop, one in self._pieces(number):
