@@ -99,7 +99,7 @@ def test_holes_of_simulations_that_are_mapped_from_a_store(tmp_path, monkeypatch
     assert isinstance(sims.x, np.memmap)
     assert 0.2 < np.isnan(sims.x).mean() < 0.48
     assert len(dropped(sims, 0).theta) == COPIES * len(sims.theta)
-    monkeypatch.setattr(holes, "MOST_BYTES", 100)
+    monkeypatch.setattr(holes, "COPIED_BYTES", 100)
     with pytest.raises(ScorefoldError, match="copies are held in memory"):
         dropped(sims, 0)
 

@@ -20,7 +20,8 @@ from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import MISSING, OK, RAISED
 from scorefold.simulation.simulate import simulate
 from scorefold.simulation.simulations import Results, gather, split
-from scorefold.simulation.sources import compiled, here
+from scorefold.simulation.sources import compiled
+from scorefold.simulation.sources import source as here
 from scorefold.simulation.store.store import Store
 from scorefold.simulation.workers import Workers
 
