@@ -11,11 +11,30 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scorefold.noise import Level
 from scorefold.types import Array, Cloud, Float, Int
 
 Sums = TypeVar("Sums")
+
+
+def sizes_of_sets(n: int, set_size: int) -> np.ndarray:
+    """How n observations are cut into as few sets as can be, of nearly equal sizes.
+
+    Args:
+        n: Observations.
+        set_size: m, the most of them in one set.
+
+    Returns:
+        The sizes of the k = ⌈n/m⌉ sets, the larger ones first.
+
+    Example:
+        >>> sizes_of_sets(8, 3).tolist()
+        [3, 3, 2]
+    """
+    sets = -(-n // set_size)
+    return np.full(sets, n // sets) + (np.arange(sets) < n % sets)
 
 
 class Chunk(NamedTuple):

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Rule
+from scorefold.compose.sets import sizes_of_sets
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
-from scorefold.score.set_size import PartitionTable, chosen_size, cut
+from scorefold.score.set_size import PartitionTable, chosen_size
 from scorefold.types import Array, Cloud, Key
 
 MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
@@ -26,7 +27,7 @@ SMALLEST_GROUP = 128
 
 def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, width, x) and their sizes."""
-    sizes = cut(len(x), set_size)
+    sizes = sizes_of_sets(len(x), set_size)
     padded = np.zeros((len(sizes), width, x.shape[1]))
     padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes

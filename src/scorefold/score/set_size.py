@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose.sets import sizes_of_sets
 from scorefold.noise import CLEAN, Level
 from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.train.training_set import TrainingSet
@@ -88,12 +89,6 @@ def options(n: int, largest: int) -> list[int]:
     return [*reversed(by_sets.values()), n]
 
 
-def cut(n: int, set_size: int) -> np.ndarray:
-    """Sizes of the k = ⌈n/m⌉ nearly equal sets, the larger ones first."""
-    sets = -(-n // set_size)
-    return np.full(sets, n // sets) + (np.arange(sets) < n % sets)
-
-
 def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> PartitionTable:
     """For many sizes n: the best m ≤ n, from cases of n or more observations, each judged by a member it is new to."""
     lowest = jax.tree.map(lambda v: v[0], levels)
@@ -108,7 +103,7 @@ def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, 
         padded = np.resize(rows, MOST_TO_JUDGE)  # one shape, one compilation
         new_to = jnp.asarray(held_out[:, padded].argmax(axis=0))
         some, compete = (cases.u[padded], cases.x[padded], new_to), options(n, largest)
-        judged = [_judge(ensemble, some, lowest, _cuts(cut(n, m), largest)) for m in compete]
+        judged = [_judge(ensemble, some, lowest, _cuts(sizes_of_sets(n, m), largest)) for m in compete]
         scores = np.stack([np.asarray(values)[: len(rows)] for values in judged])
         best = int(np.argmin(scores.mean(axis=1)))
         excess = scores - scores[best]
