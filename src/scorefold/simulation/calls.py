@@ -19,7 +19,12 @@ LARGEST_BUDGET = 10**9
 
 
 class Calls(NamedTuple):
-    """Which parameters to simulate, and which of them each simulator call is for."""
+    """The simulator calls of a run: which parameters to simulate, and which of them each call is for.
+
+    `plan` makes the calls for a training set, `repeat` those for data sets with given parameters. Whoever runs the simulator
+    asks
+    for `arguments`; where results go is asked for `budget`.
+    """
 
     theta: np.ndarray
     """(cases, dim)"""
@@ -49,16 +54,31 @@ class Calls(NamedTuple):
         return 0 if self.inputs is None else self.inputs(0, 1).shape[1]
 
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """θ of calls start … stop-1."""
+        """Parameters of some calls: θ (stop - start, dim) of calls start … stop-1."""
         return self.theta[self.case[start:stop]]
 
     def arguments(self, start: int, stop: int) -> np.ndarray:
-        """θ of calls start … stop-1 and, behind it, their inputs if there are some: what a simulator is run on."""
+        """What a simulator is run on in some calls.
+
+        Args:
+            start: The first call.
+            stop: One after the last.
+
+        Returns:
+            (stop - start, dim), the parameters, with the known inputs behind them if there are some.
+        """
         theta = self.rows(start, stop)
         return theta if self.inputs is None else np.concatenate([theta, self.inputs(start, stop)], axis=1)
 
     def describe(self, index: int) -> str:
-        """θ of one call, and its inputs if it has some, with all digits."""
+        """A call in words, with all digits, so that a failed simulation can be made again by hand.
+
+        Args:
+            index: Which call.
+
+        Returns:
+            Its parameters by name, where names are known, and its inputs if it has some.
+        """
         values = self.rows(index, index + 1)[0].tolist()
         known = "" if self.inputs is None else f" with inputs {self.inputs(index, index + 1)[0].tolist()!r}"
         if not self.names:
@@ -72,7 +92,18 @@ class Calls(NamedTuple):
 
 
 def plan(prior: Prior, budget: int, set_size: int, seed: int, inputs: Inputs | None = None) -> Calls:
-    """Cases of 1 … `set_size` calls each, drawn from the prior: a pure function; a larger budget continues a smaller one."""
+    """The calls for a training set: cases of 1 … `set_size` calls each, with parameters drawn from the prior.
+
+    Args:
+        prior: What parameters are drawn from.
+        budget: How many calls there are. A larger budget continues a smaller one.
+        set_size: The most calls in a case; sizes are uniform, and the last case is cut so that calls add up to the budget.
+        seed: Of sizes, parameters and inputs.
+        inputs: What known inputs are drawn from. Default None: there are none.
+
+    Returns:
+        The calls, a pure function of the arguments.
+    """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     sizes = rng.integers(1, set_size + 1, size=budget)
     ends = np.cumsum(sizes)

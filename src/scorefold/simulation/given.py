@@ -29,7 +29,9 @@ FALSE_ALARM = 1e-6
 
 
 class Given(NamedTuple):
-    """Cases as training wants them."""
+    """Parameters and observations as training wants them: checked, in single precision, without what failed. `Simulations` is
+    made of it.
+    """
 
     theta: np.ndarray
     x: np.ndarray
@@ -53,7 +55,19 @@ class Raw(NamedTuple):
 
 
 def given(prior: Prior, theta: Any, raw: Raw) -> Given:
-    """Parameters and observations as training holds them, checked; see `Simulations`."""
+    """Parameters and observations that somebody has simulated already, as training holds them.
+
+    Args:
+        prior: What θ were drawn from.
+        theta: (cases, dim), an array or a DataFrame.
+        raw: The observations, and what was said of them.
+
+    Returns:
+        The cases, checked, without those of which nothing is finite.
+
+    Raises:
+        ScorefoldError: See `Simulations`.
+    """
     x, sets, x_names, inputs, input_names, missing = raw
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
@@ -99,7 +113,19 @@ def _inputs(parts: list[Any], lengths: np.ndarray, names: Sequence[str] | None) 
 
 
 def parameters(prior: Prior, theta: Any) -> np.ndarray:
-    """θ (cases, dim) in the order of the prior, within its support, and said if they do not look like draws from it."""
+    """θ as somebody has it, in the order of the prior. A ScorefoldWarning says so where it does not look like draws from the
+    prior.
+
+    Args:
+        prior: What θ were drawn from.
+        theta: An array (cases, dim), or a DataFrame with the prior's names as columns.
+
+    Returns:
+        (cases, dim)
+
+    Raises:
+        ScorefoldError: θ has another shape, or lies outside the prior's support.
+    """
     if columns.is_table(theta):
         theta, _ = columns.numbers("theta", theta, prior.names)
     theta = settings.numbers("theta", theta)

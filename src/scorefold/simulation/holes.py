@@ -27,7 +27,15 @@ COPIED_BYTES = 4 << 30
 
 
 def holed(simulator: Any, inputs: int = 0) -> Any:
-    """The simulator of θ and rng with holes as numbers; the last so many numbers of an observation are known inputs."""
+    """A simulator that may return NaN for numbers that were not observed, as one whose results can travel.
+
+    Args:
+        simulator: A function of θ and rng, or an `sf.Batched` one.
+        inputs: How many of an observation's last numbers are known inputs.
+
+    Returns:
+        The same simulator with the number `HOLE` in place of NaN; where all outcomes are NaN it has failed, and they stay.
+    """
     if not isinstance(simulator, Batched):
         return WithHoles(simulator, inputs)
 
@@ -44,14 +52,28 @@ def holed(simulator: Any, inputs: int = 0) -> Any:
 
 
 def opened(sims: Simulations) -> Simulations:
-    """Simulations of a `holed` simulator, with NaN where there are holes."""
+    """Simulations of a `holed` simulator, with NaN again where it put holes. The array is changed in place, as it may be mapped
+    from a file.
+    """
     for part in pieces(sims.x):  # which may be mapped from the disk
         sims.x[part] = with_nan(sims.x[part])
     return sims._replace(missing=True)
 
 
 def dropped(sims: Simulations, seed: int) -> Simulations:
-    """The cases to train on: each several times, with some of its numbers dropped at random."""
+    """The cases to train on where numbers may be missing: each `COPIES` times, once whole, else with some of its numbers
+    dropped at random.
+
+    Args:
+        sims: Simulations, with or without holes of their own.
+        seed: Of what is dropped.
+
+    Returns:
+        The copies, one after the other, all with the parameters and the origin of their case.
+
+    Raises:
+        ScorefoldError: The prior is known by draws only, or the copies would not fit in memory.
+    """
     if not sims.prior.has_density:
         raise ScorefoldError(
             "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "

@@ -56,7 +56,18 @@ class Inputs:
 
 
 def inputs_from(inputs: Any, names: Sequence[str] | None) -> Inputs | None:
-    """What was given as `inputs` and `input_names`, checked; None for none."""
+    """What known inputs are drawn from, as `sf.simulate` is told.
+
+    Args:
+        inputs: A function of rng that draws them, a table whose rows are drawn at random, or None for none.
+        names: Their names. Default None: a DataFrame's columns, or numbers.
+
+    Returns:
+        The `Inputs`, or None.
+
+    Raises:
+        ScorefoldError: They are not numbers, or the names do not fit.
+    """
     if inputs is None:
         if names is not None:
             raise ScorefoldError(

@@ -62,7 +62,18 @@ def replicate(
 
 
 def as_far_as_made(simulate: Callable[[], np.ndarray], fewest: int) -> np.ndarray:
-    """All data sets or, after Ctrl-C, the first of them, if there are so many at least; then a warning says so."""
+    """Simulate data sets or, after Ctrl-C, go on with the first of them if they are enough; then a ScorefoldWarning says so.
+
+    Args:
+        simulate: Makes all data sets, by `replicate`.
+        fewest: How many are enough.
+
+    Returns:
+        (data sets, n, *shape)
+
+    Raises:
+        Interrupted: There are fewer; or Ctrl-C came once more.
+    """
     try:
         return simulate()
     except Interrupted as stopped:

@@ -31,7 +31,9 @@ from scorefold.simulation.workers import Workers
 
 @runtime_checkable
 class Place(Protocol):
-    """Where the simulations of some calls are kept: in memory or in a store."""
+    """Where the simulations of some calls are kept: in memory (`Memory`) or in a folder (`store/filling.py`). `run` asks it
+    what is missing and hands it what was made.
+    """
 
     calls: Calls
     shape: Shape | None
@@ -59,7 +61,17 @@ class Place(Protocol):
 
 
 def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
-    """Make what is missing; a SimulatorError if too many simulations fail, those that were there before included."""
+    """Make the simulations that a place lacks.
+
+    Args:
+        source: Who runs the simulator.
+        place: Where results go; what it has already is not made again.
+        guard: Counts failures.
+        progress: Whether to show a bar.
+
+    Raises:
+        SimulatorError: Too many simulations fail, those that were there before included.
+    """
     calls = place.calls
     shape, first = (place.shape, []) if place.shape is not None else source.shape(calls.arguments, calls.budget, guard)
     place.begin(shape)
@@ -85,7 +97,17 @@ def count_done(place: Place) -> int:
 
 
 def check_simulator(simulator: Any, workers: Workers, inputs: bool = False) -> None:
-    """A ScorefoldError for what is no simulator (of θ, rng and perhaps inputs), or cannot be run by such workers."""
+    """Refuse what is no simulator, or cannot be run in this way, before anything is simulated.
+
+    Args:
+        simulator: What should be a function of θ and rng, or an `sf.Batched` one.
+        workers: Who is to run it.
+        inputs: Whether it is to be called with known inputs too.
+
+    Raises:
+        ScorefoldError: It cannot be called, or is a batched one for worker processes.
+        SimulatorError: It takes other arguments.
+    """
     if not callable(simulator):
         raise ScorefoldError(f"expected a simulator(theta, rng) -> x that can be called; got {type(simulator).__name__}")
     if not isinstance(simulator, Batched):
@@ -131,7 +153,17 @@ def _about_inputs(signature: inspect.Signature, inputs: bool) -> str:
 
 @contextmanager
 def source_of(simulator: Callable[..., Any], seed: int, workers: Workers, stored: bool) -> Iterator[Source]:
-    """The source; without a number of workers simulations that are stored run in processes, one to a core."""
+    """Who runs a simulator; processes that were started for it end with the `with` block.
+
+    Args:
+        simulator: A function of θ and rng, or an `sf.Batched` one, which runs compiled in this process.
+        seed: Of the run.
+        workers: What was asked for.
+        stored: Whether results go to a store. Without a number of workers these run in processes, one to a core.
+
+    Yields:
+        The source.
+    """
     if isinstance(simulator, Batched):
         yield Compiled(simulator, seed)
     elif workers.executor is not None:
@@ -198,7 +230,9 @@ class Memory:
         return self._status
 
     def simulations(self) -> Simulations:
-        """The training cases of which all calls have been made, if the parameters are draws from a prior; asked for once."""
+        """The training cases of which all calls have been made, where the parameters are draws from a prior. It may be asked
+        for once, as cases of one observation each take the place of the simulations.
+        """
         assert self.prior is not None
         blocks = ((rows.start, self.x[rows]) for rows in pieces(self.x))
         results = Results(self._status, blocks, self.shape or (), self.x_names, self.input_names)

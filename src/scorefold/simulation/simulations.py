@@ -192,7 +192,9 @@ class Simulations(_Fields):
 
 
 class Cut(NamedTuple):
-    """The observations of simulations in sets of at most m, read when they are asked for; each set has its parameters."""
+    """The observations of simulations in sets of at most m, read only when they are asked for, so that a store may be larger
+    than memory. `cut` makes it.
+    """
 
     sims: Simulations
     set_size: int
@@ -209,7 +211,14 @@ class Cut(NamedTuple):
         return self.sims.origin[self.case]
 
     def take(self, rows: np.ndarray) -> Simulations:
-        """Some of the sets, in memory; quickest where the cases of `rows` are in order."""
+        """Some of the sets, in memory.
+
+        Args:
+            rows: Which of them. It is quickest where the cases that they are from are in order.
+
+        Returns:
+            Simulations of these sets, each with its parameters and its origin.
+        """
         sims, case, sizes = self.sims, self.case[rows], self.sizes[rows]
         place = np.minimum(self.first[rows][:, None] + np.arange(self.set_size), sims.set_size - 1)
         x = np.empty((len(rows), self.set_size, *sims.shape), sims.x.dtype)
@@ -223,7 +232,15 @@ class Cut(NamedTuple):
 
 
 def cut(sims: Simulations, set_size: int) -> Cut:
-    """Sets of at most `set_size` observations, each of which ends before its first failed call."""
+    """Cut simulations into sets for training, each of which ends before its first failed call (see the top of this file).
+
+    Args:
+        sims: The simulations.
+        set_size: m, the most observations in a set.
+
+    Returns:
+        The sets, none of them read yet.
+    """
     set_size = min(set_size, sims.set_size)
     starts = range(0, sims.set_size, set_size)
     if sims.calls is not None:

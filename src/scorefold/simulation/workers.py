@@ -87,5 +87,7 @@ class Workers:
 
 
 def as_workers(workers: int | Workers | None) -> Workers:
-    """What was given as `workers`, whatever its form."""
+    """What `workers=` of `sf.simulate` means: a number of local processes, an `sf.Workers`, or None for the default, all as an
+    `sf.Workers`.
+    """
     return workers if isinstance(workers, Workers) else Workers(workers)

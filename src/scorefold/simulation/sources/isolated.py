@@ -33,7 +33,9 @@ SUBMISSIONS = 3
 
 
 class Isolated(NamedTuple):
-    """A plain simulator behind an executor."""
+    """A simulator in worker processes: a crash, a hang or too much memory is a failure of one simulation, and not the end of
+    the run.
+    """
 
     payload: bytes
     seed: int
@@ -154,7 +156,11 @@ class Pace:
 
 
 def pickled(simulator: Callable[..., Any]) -> bytes:
-    """The simulator as it travels to other processes."""
+    """A simulator as bytes that a child process can make it of again.
+
+    Raises:
+        SimulatorError: It cannot be pickled, as it holds an open file, a lock or a connection.
+    """
     import cloudpickle
 
     try:
@@ -168,7 +174,9 @@ def pickled(simulator: Callable[..., Any]) -> bytes:
 
 
 class LocalPool(Executor):
-    """So many threads, each of which waits for its child."""
+    """An executor on this machine: so many threads of this process, each of which waits for a child process of its own. It runs
+    nothing but `run_task`.
+    """
 
     def __init__(self, workers: int):
         self._max_workers = workers
@@ -187,7 +195,7 @@ class LocalPool(Executor):
         return self._own.worker.run(task)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
-        """Stop the children, whatever they are doing."""
+        """Stop the children, whatever they are doing, and wait until they have ended. What they were simulating is lost."""
         for worker in self._all:
             worker.abandon()
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -30,18 +30,46 @@ class Source(Protocol):
     """Who runs the simulator: this process, a compiled program or worker processes."""
 
     def shape(self, theta: Rows, budget: int, guard: Guard) -> tuple[Shape, list[Outcome]]:
-        """The shape of an observation, and the first simulations if they had to be made to know it."""
+        """Find out the shape of an observation.
+
+        Args:
+            theta: Gives the parameters of a range of simulations.
+            budget: How many simulations there are.
+            guard: Counts failures.
+
+        Returns:
+            The shape, and the first simulations if they had to be made to know it.
+        """
         ...
 
     def blocks(self, gaps: Gaps, theta: Rows, shape: Shape) -> Iterator[Block]:
-        """All simulations in the gaps."""
+        """Make simulations.
+
+        Args:
+            gaps: Ranges of those that are wanted.
+            theta: Gives the parameters of a range.
+            shape: Of an observation.
+
+        Yields:
+            Blocks of finished simulations, in whatever order they come.
+        """
         ...
 
 
 def probed_shape(
     probe: Callable[[int, np.ndarray], list[Outcome]], theta: Rows, budget: int, guard: Guard
 ) -> tuple[Shape, list[Outcome]]:
-    """The shape most observations have among the first PROBE simulations, or the next if these all failed; and all of them."""
+    """Find the shape of an observation by simulating: the one that most have among the first PROBE simulations.
+
+    Args:
+        probe: Makes simulations from a number on, for parameters.
+        theta: Gives the parameters of a range.
+        budget: How many simulations there are.
+        guard: Counts failures, and ends the run where too many fail.
+
+    Returns:
+        The shape, and all simulations that were made to know it: the next ones are tried where all of the first failed.
+    """
     outcomes: list[Outcome] = []
     while len(outcomes) < budget:
         start = len(outcomes)

@@ -94,12 +94,29 @@ class Store:
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
-        """Whether there is a description."""
+        """Whether there is a store in this folder, whatever it is about and whether or not its files are whole. Only the
+        description is looked for.
+        """
         return (Path(path) / "description.json").is_file()
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], prior: Prior, about: dict[str, Any]) -> "Store":
-        """A store with this description: a new one, or the one that is there if it is about the same."""
+        """Make a store, or open the one that is there if it is about the same; `sf.simulate(…, store=folder)` does this for
+        you.
+
+        Args:
+            path: The folder. Its parents must be there.
+            prior: What parameters are drawn from; it is kept with the store.
+            about: The description, as `store/description.py` writes it: prior, simulator, seed, set size and what else results
+                depend on.
+
+        Returns:
+            The open store.
+
+        Raises:
+            ScorefoldError: There is something else in the folder, or a store about other simulations.
+            StorageError: The folder cannot be written to.
+        """
         path = settings.folder(path)
         description.refuse_other(path)
         if cls.exists(path):
@@ -113,7 +130,18 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], expected: Mapping[str, Any] | None = None) -> "Store":
-        """The store at this path, all its files checked; refused if it is not about what is expected."""
+        """The store in a folder, all of its files checked.
+
+        Args:
+            path: The folder.
+            expected: A description that the store must agree with. Default None: whatever it is about.
+
+        Returns:
+            The store. Files that are damaged are moved aside, and a ScorefoldWarning says so.
+
+        Raises:
+            ScorefoldError: There is no store, or one that is not about what is expected.
+        """
         path = settings.folder(path)
         about = description.read(path)
         if expected is not None:
@@ -140,7 +168,16 @@ class Store:
     # What is there
 
     def scan(self) -> None:
-        """Look at the folder anew: check files not seen before, quarantine bad ones, remove what longer shards hold."""
+        """Look at the folder anew, as other processes may write to the same store.
+
+        Files not seen before are checked, bad ones are moved to the folder `quarantine`, and small files are removed once
+        longer ones
+        hold what they held.
+
+        Raises:
+            FolderVanished: The store is gone.
+            ScorefoldError: Files that are whole do not agree with the description.
+        """
         if not self.exists(self.path):
             raise FolderVanished(f"expected the store {self.path}, which was there before; it is gone. Was it removed?")
         known = {one.name: one for one in self._all()}
@@ -207,7 +244,14 @@ class Store:
         return [(first + int(a), first + int(b), shards[owner[a]]) for a, b in pieces if owner[a] >= 0]
 
     def missing(self, stop: int) -> list[tuple[int, int]]:
-        """Ranges of simulations below `stop` that are not there; none goes across a multiple of `rows`."""
+        """Which simulations below `stop` are not there, and so are made next.
+
+        Args:
+            stop: How many simulations there should be.
+
+        Returns:
+            Ranges (first, one after the last) in order; none goes across a multiple of `rows`.
+        """
         gaps = []
         for number in range(-(-stop // self.rows)):
             at, end = number * self.rows, min((number + 1) * self.rows, stop)
@@ -220,7 +264,7 @@ class Store:
         return [gap for gap in gaps if gap[0] < gap[1]]
 
     def stop(self) -> int:
-        """One after the last simulation there is."""
+        """One after the last simulation that is there, whether or not some before it are missing; 0 where there are none."""
         return max((one.stop for one in self._all()), default=0)
 
     def read(self, stop: int | None = None) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
@@ -253,7 +297,16 @@ class Store:
     # What comes in
 
     def add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
-        """Commit simulations; each row of θ and each case number belongs to a row of the block."""
+        """Keep simulations on the disk; once this returns, a kill cannot take them away.
+
+        Args:
+            block: Consecutive simulations with what became of each.
+            theta: (rows, dim), their parameters.
+            case: (rows,), which case each of them belongs to.
+
+        Raises:
+            StorageError: The disk is full, or cannot be written to.
+        """
         with _writing(self.path):
             self._add(block, theta, case)
 
@@ -279,7 +332,12 @@ class Store:
             here.append(one)
 
     def merge(self, number: int) -> None:
-        """Write each unbroken run of small shards in a range as one, then remove them."""
+        """Write each unbroken run of small files in a range as one, then remove them; a kill in between loses nothing, as what
+        is held twice is dropped at the next look.
+
+        Args:
+            number: Which range: that of simulations number × rows and on.
+        """
         runs: list[list[tuple[int, dict[str, np.ndarray]]]] = []
         for start, part in self._read_range(number):
             if runs and (last := runs[-1][-1])[0] + len(last[1]["status"]) == start:
@@ -293,7 +351,7 @@ class Store:
         self._runtimes.merge(number * self.rows, (number + 1) * self.rows)
 
     def tidy(self, stop: int) -> None:
-        """Merge every range that is complete as far as `stop`."""
+        """Merge the small files of every range that is complete as far as `stop`, so that a finished store has few files."""
         for number in sorted(self._shards):
             if len(self._shards[number]) > 1 and self._complete(number, min((number + 1) * self.rows, stop)):
                 self.merge(number)
@@ -302,7 +360,12 @@ class Store:
         return sum(max(0, min(b, end) - a) for a, b, _ in self._pieces(number)) == end - number * self.rows
 
     def finish(self, stop: int) -> None:
-        """The last look: what other writers have left, merged and swept."""
+        """The last look after a run: what other processes have written is taken in, small files are merged, and what was left
+        half-written is swept away.
+
+        Args:
+            stop: How many simulations the run was asked for.
+        """
         with _writing(self.path):
             self.scan()
             self.tidy(stop)
@@ -321,16 +384,26 @@ class Store:
     # What it is for
 
     def statuses(self, stop: int | None = None) -> np.ndarray:
-        """(simulations,) what became of each of those that are there; the codes are places in `outcome.STATUS`."""
+        """What became of each of the first `stop` simulations, or of all that are there: codes (simulations,), places in
+        `outcome.STATUS`, of which 0 is "ok".
+        """
         parts = [part["status"] for _, part in self.read(stop)]
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def counts(self, stop: int | None = None) -> dict[str, int]:
-        """How many simulations have each status."""
+        """How many simulations ended in which way.
+
+        Args:
+            stop: How many of them to look at. Default None: all that are there.
+
+        Returns:
+            A count for each status by its name: "ok", "raised", "not finite", "wrong shape", "timed out", "crashed" and "out of
+            memory".
+        """
         return dict(zip(STATUS, np.bincount(self.statuses(stop), minlength=len(STATUS)).tolist(), strict=True))
 
     def runtimes(self, start: int, stop: int) -> np.ndarray:
-        """Seconds of simulations start … stop-1; NaN where they were not kept."""
+        """How long simulations start … stop-1 took, in seconds; NaN where that was not kept, as it is not worth a sync."""
         return self._runtimes.read(start, stop)
 
     def simulations(self, stop: int | None = None) -> Simulations:
@@ -352,7 +425,15 @@ class Store:
         return self.gather(plan(self.prior, stop, self.about["set_size"], self.about["seed"]), self.statuses(stop))
 
     def gather(self, calls: Calls, status: np.ndarray) -> Simulations:
-        """The simulations of these calls, which are all there and have this status, as training cases."""
+        """Put the simulations of some calls into training cases.
+
+        Args:
+            calls: The calls, all of which have been made.
+            status: (calls,), what became of each.
+
+        Returns:
+            The cases; in memory, or in a mapped file where they are large.
+        """
 
         def allocate(shape: tuple[int, ...]) -> np.ndarray:
             if 4 * int(np.prod(shape)) <= IN_MEMORY:
