@@ -100,7 +100,7 @@ class ABC(Method):
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list["AbcPosterior"]:
-        """There is nothing to train: the simulations are kept."""
+        """Keep the simulations, standardised. There is nothing to train, so seeds, progress and checkpoint are not used."""
         return [self._train(one) for one in sims]
 
     def _train(self, sims: Simulations) -> "AbcPosterior":

@@ -43,7 +43,7 @@ MOST_FAILED_OF_ALL = 0.01
 
 
 class Choice(NamedTuple):
-    """A method, and why."""
+    """A method that the simulations ask for, and why, in words that go on from "learning"."""
 
     method: Method
     why: str
@@ -58,12 +58,20 @@ class Auto(Method):
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> Sequence[Posterior]:
-        """By the method that the first of the simulations ask for."""
+        """Train by the method that the first of the simulations ask for, and give its posteriors."""
         return choose(sims[0]).method.train(sims, seeds, progress, checkpoint)
 
 
 def choose(sims: Simulations) -> Choice:
-    """A likelihood where one can be learned, else scores."""
+    """Which method to take for some simulations: a likelihood where one can be learned, else composed scores (see the top of
+    this file).
+
+    Args:
+        sims: The simulations; the first 10,000 cases are looked at.
+
+    Returns:
+        The method with its usual settings, and why.
+    """
     reason = _without_likelihood(sims)
     if reason:
         return Choice(NPSE(set_size=1) if sims.set_size == 1 else NPSE(), f"composed scores, as {reason}")

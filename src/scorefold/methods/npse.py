@@ -121,7 +121,12 @@ class NPSE(Method):
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[ComposedPosterior]:
-        """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
+        """Train one ensemble of score networks for each of the simulations, all together.
+
+        Simulations in larger sets than `set_size` are cut. After the networks, the correction by unseen cases is fitted, and it
+        is found
+        out which sets do best for how many observations. Arguments and what is raised are those of `Method.train`.
+        """
         if self.missing != sims[0].missing:
             return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
         if self.missing:
@@ -155,7 +160,9 @@ class NPSE(Method):
     def refine(
         self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Sequence[Posterior]:
-        """A posterior for each data set, from simulations near it."""
+        """A posterior of composed scores for each data set, from simulations in a region around its draws;
+        `methods/refine/refine.py` has the rounds. Arguments are those of `Method.refine`.
+        """
         if self.missing:
             raise ScorefoldError(
                 "expected a posterior for complete observations to refine; got one trained with missing=True. Spend the "
@@ -168,7 +175,17 @@ class NPSE(Method):
         return refine(start, xs, simulator, sims, plan, local_likelihood(plan))
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
-        """The network that these settings mean for a prior and simulations."""
+        """The network that these settings mean.
+
+        Args:
+            dim: How many parameters there are.
+            has_density: Whether the prior is known by more than draws; otherwise the network learns its score too.
+            observation: The shape of one observation.
+            largest_set: The most observations in a set.
+
+        Returns:
+            Its shape, from which a `ScoreNetwork` is made.
+        """
         return Shape(
             dim=dim,
             x=math.prod(observation),

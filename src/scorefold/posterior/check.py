@@ -71,7 +71,9 @@ class Checkable(Protocol):
 
 
 class Simulating(NamedTuple):
-    """How a check simulates."""
+    """How a check simulates: the simulator, how often and with what seed, who runs it, and the known inputs of the
+    observations.
+    """
 
     simulator: Callable[..., Any]
     sims: int
@@ -144,7 +146,9 @@ class Check:
         return f"the width of {one_line(self.names[wide])} is {width:.2f} times the right one (within a factor {either:.2f})"
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """For a table: parameter, shift and width with their standard errors."""
+        """For a table: each parameter's name, its shift in posterior sd and the ratio of its width to the right one, both with
+        their standard errors, in words.
+        """
         return [
             (
                 name, f"{self.shift[i]:+.2f} ± {self.shift_error[i]:.2f}",
@@ -156,7 +160,7 @@ class Check:
         ]  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
-        """As strict JSON can hold it."""
+        """All that was found, as strict JSON can hold it: the verdict and its words, counts, and numbers by parameter."""
         numbers = {
             "shift": self.shift, "shift error": self.shift_error, "width": np.exp(self.log_width),
             "width error": np.exp(self.log_width_error),
@@ -190,7 +194,21 @@ def run_check(
     how: Simulating,
     seen: Callable[[np.ndarray], np.ndarray] = lambda x: x,
 ) -> Check:
-    """Check draws u given observations x (n, features) by simulations; `seen` makes of observations what the scores see."""
+    """Simulate at draws, and compare the scores there with what they would be if the posterior were right.
+
+    Args:
+        posterior: A posterior with a score.
+        x: (n, features), the observations.
+        u: (draws, dim), draws given them, in the space of the scores.
+        how: How to simulate.
+        seen: Makes of simulated observations what the scores see. Default: as they are.
+
+    Returns:
+        A `Check`.
+
+    Raises:
+        ScorefoldError: There are too few simulations, or too few are left after failures.
+    """
     n, size = len(x), posterior.checked_size(len(x))
     count = how.sims // size
     if count < FEWEST_SETS:

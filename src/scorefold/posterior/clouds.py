@@ -29,7 +29,7 @@ SMALLEST_CLOUD = 128
 
 
 class Way(NamedTuple):
-    """How a cloud is drawn: what the compiled program is made for."""
+    """How a cloud is drawn: rule, sampler, and how many draws move together. A compiled program is made for each."""
 
     rule: Rule
     sampler: Sampler
@@ -61,7 +61,20 @@ def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level
 def draw_many(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: Way
 ) -> tuple[Array, Array, Array]:
-    """One cloud for each data set; draws, converged and diverged."""
+    """Draw one cloud for each of many data sets, in one program that runs on all devices.
+
+    Args:
+        ensemble: The networks.
+        asked: What happens to the composed score.
+        padded: The sets of each data set, of the same sizes in all of them.
+        grid: The noise levels, from the noisiest on.
+        keys: One for each data set.
+        index: Which of a data set's clouds this is.
+        way: Rule, sampler and size.
+
+    Returns:
+        u (data sets, cloud, dim) and, for each data set, whether the sampler converged and whether it diverged.
+    """
 
     def some(rows: Any, same: Any) -> tuple[Array, Array, Array]:
         ensemble, asked, (sizes, number, others), grid, index = same
@@ -82,7 +95,19 @@ def draw_many(
 def draw_clouds(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: Way
 ) -> list[tuple[np.ndarray, Info]]:
-    """A cloud for every key, of which there are no more than devices."""
+    """Draw several clouds given the same sets, one on every device.
+
+    Args:
+        ensemble: The networks.
+        asked: What happens to the composed score.
+        padded: The sets.
+        grid: The noise levels, from the noisiest on.
+        keys: One for each cloud; no more than there are devices.
+        way: Rule, sampler and size.
+
+    Returns:
+        For each cloud its draws and the sampler's `Info`.
+    """
     if len(keys) == 1:
         u, info = _draw(ensemble, asked, padded, grid, keys[0], way)
         return [(np.asarray(u), jax.tree.map(np.asarray, info))]
@@ -113,14 +138,23 @@ def cloud_size(draws: int, dim: int) -> int:
 
 
 def merge(infos: Sequence[Info]) -> Info:
-    """One Info for several clouds."""
+    """One `Info` for several clouds: their mean; diverged if any of them did, converged if all did."""
     stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
     mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
     return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
 
 
 def warn(info: Info, u: np.ndarray, sets: int) -> None:
-    """Say so when the draws are not to be trusted; refuse to go on when they are not numbers."""
+    """Say that a sampler did not settle.
+
+    Args:
+        info: How it went.
+        u: (draws, dim).
+        sets: How many sets were composed.
+
+    Raises:
+        Diverged: The draws are not numbers, and there is nothing to go on with.
+    """
     seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
     advice = (
         "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "

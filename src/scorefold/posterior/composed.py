@@ -44,7 +44,9 @@ TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 
 
 class Composition(NamedTuple):
-    """How n observations were put together."""
+    """How n observations were put together: the number of sets, rule and sampler, and why the sets have their size. `draws.how`
+    holds it.
+    """
 
     sets: int
     rule: Rule
@@ -60,7 +62,9 @@ class Composition(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ComposedPosterior(Posterior):
-    """Trained scores, prior, rule and sampler."""
+    """A posterior by composed scores: the ensemble of score networks, and what is known of where it is right. `NPSE.train`
+    makes it.
+    """
 
     prior: Prior
     method: Any
@@ -102,7 +106,12 @@ class ComposedPosterior(Posterior):
         return "" if self.reach is None else self.reach.misfit(self.prior.dim)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
-        """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
+        """Cut the observations into sets, compose their scores, and move as many clouds along them as it takes.
+
+        Arguments are those of `Posterior.draw`. The `info` is averaged over the clouds; it has diverged if any of them did, and
+        converged
+        if all did. Where another prior leaves draws out, more are made.
+        """
         key = draw_key(seed)
         padded, how = self.arrange(x[None], [seed], options)
         padded, projected = padded._replace(x=padded.x[0]), 0.0
@@ -131,7 +140,9 @@ class ComposedPosterior(Posterior):
         return Drawn(all_u, info, how)
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
-        """By the composed scores of each member at some of the draws."""
+        """Doubts by how the members' composed scores differ at some of the draws and, where it is known what was simulated, by
+        whether the observations are like it.
+        """
         if self.method.training.members < 2:
             return Doubts("a single network has no other to disagree with; train with members=2 or more")
         if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
@@ -220,7 +231,19 @@ class ComposedPosterior(Posterior):
         return max(1, each) * device_count()
 
     def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
-        """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
+        """Cut data sets into sets and decide how these are put together.
+
+        Args:
+            x: (data sets, n, features).
+            seeds: Of each data set: which observations share a set is random.
+            options: Rule, sampler and size of the sets, where these were asked for.
+
+        Returns:
+            The sets, padded to a number that few programs serve, and the rule, the sampler and why the sets have their size.
+
+        Raises:
+            ScorefoldError: What was asked for does not go together.
+        """
         shape = self.ensemble.network.shape
         size, why = self.choose_set_size(x.shape[1], options.set_size)
         rngs = [np.random.default_rng(seed) for seed in seeds]
@@ -251,7 +274,18 @@ class ComposedPosterior(Posterior):
         return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
-        """The number of observations in a set for n of them, and why."""
+        """How many observations a set has where there are n of them, and why.
+
+        Args:
+            n: How many observations there are.
+            set_size: What was asked for: a number, "auto" or None.
+
+        Returns:
+            The number, and a sentence.
+
+        Raises:
+            ScorefoldError: Larger sets were asked for than were trained, or more observations than one set can hold.
+        """
         return set_size_for(n, set_size, self.largest_set, self.method.composes, self.table)
 
     def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -267,11 +301,20 @@ class ComposedPosterior(Posterior):
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
     def grid(self, sampler: Sampler) -> Level:
-        """The sampler's levels in falling t."""
+        """The noise levels of a sampler, from the noisiest to the one that draws come from: as many as it asks for, or all that
+        were trained.
+        """
         # The default for one set serves a network of fewer levels too.
         count = min(sampler.levels or self.method.T, self.method.T) if sampler == DPM() else sampler.levels
         return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:
-        """So many of the levels that it was trained on, in rising t."""
+        """Noise levels that the networks were trained on.
+
+        Args:
+            count: How many. Default None: all of them.
+
+        Returns:
+            The levels in rising t, the least noisy first.
+        """
         return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)

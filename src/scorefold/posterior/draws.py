@@ -88,7 +88,9 @@ class Draws:
         return iter(self.names)
 
     def keys(self) -> tuple[str, ...]:
-        """The parameters' names, so that `dict(draws)` has an array for each."""
+        """The parameters' names. With them draws are a mapping: `dict(draws)` has an array (draws,) for each parameter, and
+        `draws["beta"]` is one of them.
+        """
         return self.names
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -201,13 +203,17 @@ class Draws:
         return {"trust": told["verdict"], "trust_why": told["why"], **found}
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame, one column for each parameter."""
+        """As a pandas DataFrame with a column for each parameter and a row for each draw, for tables and plots. pandas has to
+        be installed.
+        """
         import pandas
 
         return pandas.DataFrame(self.theta, columns=list(self.names))
 
     def to_numpy(self) -> np.ndarray:
-        """As a NumPy array with named fields, `array["beta"]`."""
+        """As a NumPy array (draws,) with named fields, one for each parameter: `draws.to_numpy()["beta"]`. `draws.theta` is the
+        plain array (draws, dim).
+        """
         named = np.empty(len(self.theta), [(name, np.float64) for name in self.names])
         for i, name in enumerate(self.names):
             named[name] = self.theta[:, i]
@@ -270,7 +276,7 @@ class Draws:
 
 
 class ManyDraws(NamedTuple):
-    """Posterior draws for many data sets of one size."""
+    """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled."""
 
     theta: np.ndarray
     """(data sets, draws, dim); NaN where a data set's draws were not finite, and then it has diverged"""

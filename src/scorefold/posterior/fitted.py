@@ -68,17 +68,39 @@ class Fitted:
         return self.x_names[: len(self.x_names) - len(self.input_names)]
 
     def inputs_of(self, x: np.ndarray) -> np.ndarray | None:
-        """The known inputs (n, inputs) of observations (n, features), or None where they have none."""
+        """The known inputs of observations.
+
+        Args:
+            x: (n, features), observations with their inputs behind the outcomes.
+
+        Returns:
+            (n, inputs), or None where observations have none.
+        """
         return x[:, -len(self.input_names) :] if self.input_names else None
 
     def simulated_inputs(self, count: int, seed: int) -> np.ndarray | None:
-        """Inputs (count, inputs) drawn from those that were simulated, or None where there are none."""
+        """Known inputs for observations to be simulated, drawn from those that the simulations had.
+
+        Args:
+            count: How many observations.
+            seed: Of the choice.
+
+        Returns:
+            (count, inputs), or None where observations have none.
+        """
         table = None if self.made is None or self.made.seen is None else self.made.seen.inputs
         return None if table is None else table[np.random.default_rng([seed, 29]).integers(len(table), size=count)]
 
     @classmethod
     def blank(cls, about: saved.About) -> tuple[Any, ...]:
-        """The `networks` as trees of shapes and types; the sizes are not to be trusted, so call `about.fits` first."""
+        """The fields named in `networks`, as trees of shapes and types: what a file must hold to be read as this posterior.
+
+        Args:
+            about: What their sizes follow from. It comes from a file and is not to be trusted, so call `about.fits` first.
+
+        Returns:
+            One tree for each name in `networks`.
+        """
         return ()
 
     def fault(self) -> str:
@@ -147,5 +169,16 @@ class Fitted:
             warnings.warn(UNFINISHED, ScorefoldWarning, stacklevel=3)
 
     def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
-        """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
+        """Observations as somebody has them, in the form that methods take.
+
+        Args:
+            x_obs: (n, *shape), an array, or a table with columns of the simulations' names.
+            inputs: Their known inputs (n, inputs), where these are not the last numbers or columns of `x_obs`.
+
+        Returns:
+            (n, features) float64, inputs last.
+
+        Raises:
+            ScorefoldError: They have another shape or other names than the simulations, or are not finite.
+        """
         return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, self.missing)

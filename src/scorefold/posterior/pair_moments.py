@@ -82,7 +82,18 @@ def moments(pairs: Pairs, off: np.ndarray, times: float) -> Moments:
 
 
 def correction(found: Moments, u: np.ndarray, n: int, noise: float, width_error: np.ndarray) -> LocalMean:
-    """What the simulations can tell, for one observation, around draws u."""
+    """What is to be taken away from the score of one observation, around some draws, as far as the simulations can tell.
+
+    Args:
+        found: What the scores at pairs say.
+        u: (draws, dim), the draws that were checked.
+        n: How many observations they are given.
+        noise: 1 - γ of the level that they come from.
+        width_error: The standard errors of their widths.
+
+    Returns:
+        A `LocalMean`, which a corrected posterior carries.
+    """
     dim = u.shape[1]
     values, axes = np.linalg.eigh(np.cov(u, rowvar=False).reshape(dim, dim))
     root, inverse = (axes * np.sqrt(values)) @ axes.T, (axes / np.sqrt(values)) @ axes.T
@@ -133,7 +144,15 @@ def _within(weight: np.ndarray) -> np.ndarray:
 
 
 def widths(found: "Moments", around: Around) -> tuple[np.ndarray, np.ndarray]:
-    """Log ratios of the draws' sds to the right ones, and their standard errors, parameter by parameter."""
+    """How far the widths of the draws are off, parameter by parameter.
+
+    Args:
+        found: What the scores at pairs say.
+        around: The draws as a Gaussian.
+
+    Returns:
+        Log ratios of the draws' sds to the right ones, and their standard errors.
+    """
     surplus, spread, slope = (2 * around.log_width(one) for one in (found.twins, found.spread, found.slope))
     curvature = spread - surplus.mean(axis=0)  # K
     precision = np.maximum(1 + (curvature + slope) ** 2 / np.maximum(spread, 1e-12) - curvature, SMALLEST_PRECISION)

@@ -57,10 +57,30 @@ class Posterior(Fitted, Densities):
 
     @abstractmethod
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
-        """Draws for finite observations x (n, features)."""
+        """Draw, for observations that have been checked. Every method writes it; `sample` calls it, in single precision.
+
+        Args:
+            x: (n, features), finite (or with NaN for missing numbers where the method takes them).
+            draws: How many.
+            seed: The seed that was given, and the number of the data set.
+            options: What `sample` was told besides; only what is in the class's `options` is ever set.
+
+        Returns:
+            Draws in the N(0, I) space of the prior, the sampler's `Info`, and how they were made.
+        """
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
-        """What is known about the errors of draws u that `draw` made with these arguments; nothing unless a method says."""
+        """What a method knows about the errors of draws that it made; `judge` makes `draws.trust` of it.
+
+        Args:
+            x: The observations.
+            u: (draws, dim), what `draw` returned for them.
+            seed: As for `draw`.
+            options: As for `draw`.
+
+        Returns:
+            The disagreement of an ensemble's members and what else tells; or the reason why nothing does, as here.
+        """
         return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
 
     def sample(
@@ -222,7 +242,15 @@ class Posterior(Fitted, Densities):
         return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
 
     def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
-        """`check` of observations (n, features) that have been looked at."""
+        """`check`, for observations that have been looked at.
+
+        Args:
+            x: (n, features).
+            how: How to simulate.
+
+        Returns:
+            A `Check`.
+        """
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision(), step("drawing", how.progress):
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
@@ -349,7 +377,17 @@ class Posterior(Fitted, Densities):
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For x (data sets, n, features): u (data sets, draws, dim), converged and diverged. One data set after the other."""
+        """Draw for many data sets of one size; one after the other, unless a method knows better.
+
+        Args:
+            x: (data sets, n, features).
+            draws: For each of them.
+            seeds: A seed and a number for each of them, as for `draw`.
+            options: As for `draw`.
+
+        Returns:
+            u (data sets, draws, dim) and, for each data set, whether the sampler converged and whether it diverged.
+        """
         return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
 
     def together(self, draws: int) -> int:

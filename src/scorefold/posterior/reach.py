@@ -43,7 +43,7 @@ BEYOND_PRIOR, MOST_BEYOND = 4.0, 0.01
 
 
 class Strangeness(NamedTuple):
-    """How observations and draws lie to the simulations."""
+    """How observations and draws lie to the simulations: what may lower the verdict on draws whose networks agree."""
 
     p_value: float
     """That simulated data sets have an observation as far from the curve, at most."""
@@ -67,7 +67,9 @@ class Strangeness(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The curve, the residuals' covariance and the tail of their distances."""
+    """How far the simulations reach: a curve through them, the residuals' covariance and the tail of their distances.
+    `reach_of` fits it, and a posterior carries it.
+    """
 
     weight: Float[np.ndarray, "terms seen"]
     """W"""
@@ -86,7 +88,17 @@ class Reach(NamedTuple):
         return np.linalg.norm(residual @ self.root, axis=1)
 
     def strangeness(self, standardize: Standardize, x: np.ndarray, u: np.ndarray) -> Strangeness:
-        """Of observations x (n, features) and draws u (draws, dim)."""
+        """How unlike the simulations observations and their draws are.
+
+        Args:
+            standardize: Of the observations.
+            x: (n, features).
+            u: (draws, dim), draws given them.
+
+        Returns:
+            A p-value for the observation that is farthest from the curve, and how many draws lie where hardly anything was
+            simulated.
+        """
         distance = self.distances(standardized(standardize, x).astype(np.float64), u)
         worst = int(distance.argmax())
         p = TAIL * (max(float(distance[worst]), self.start) / self.start) ** (-1 / self.decay)
