@@ -61,7 +61,20 @@ def examine(
     seed: int = 0,
     workers: int | Workers | None = None,
 ) -> Observed:
-    """Hold x_obs (n, numbers) against the trials: data sets of the same size, simulated over the prior."""
+    """Look at an observed data set: whether it is like anything simulated, which observations move the posterior, and whether
+    the posterior is right for it.
+
+    Args:
+        posterior: The posterior.
+        simulator: The one that it was trained on.
+        x_obs: (n, features), the observations, checked.
+        trials: Simulated data sets with draws, of as many observations.
+        seed: Of draws and simulations.
+        workers: Who runs the simulator, as in `sf.simulate`.
+
+    Returns:
+        An `Observed`.
+    """
     drawn = posterior.sample(x_obs.reshape(-1, *posterior.shape), OBSERVED_DRAWS, seed)
     numbers = x_obs.shape[1] - len(posterior.input_names)
     seen, simulated = x_obs[:, :numbers], trials.x[..., :numbers]  # the inputs are the same in all data sets
@@ -78,7 +91,20 @@ def examine(
 def posterior_predictive(
     drawn: Draws, simulator: Callable[..., Any], seed: int = 0, workers: int | Workers | None = None
 ) -> Predictive:
-    """The observations against data sets of as many, simulated from up to 200 of the draws that were made for them."""
+    """Compare observations with data sets simulated from draws that were made for them.
+
+    Args:
+        drawn: The draws, with their observations; up to 200 of them are used.
+        simulator: The one that the posterior was trained on.
+        seed: Of the choice and the simulations.
+        workers: Who runs the simulator, as in `sf.simulate`.
+
+    Returns:
+        A `Predictive`: for statistics of the data set, where the observed value lies among the simulated ones.
+
+    Raises:
+        ScorefoldError: The draws hold no observations.
+    """
     if drawn.x_obs is None:
         raise ScorefoldError("expected draws that hold their observations, as posterior.sample returns them")
     own = int(np.random.SeedSequence(seed, spawn_key=(10,)).generate_state(1)[0])

@@ -242,15 +242,7 @@ class Posterior(Fitted, Densities):
         return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
 
     def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
-        """`check`, for observations that have been looked at.
-
-        Args:
-            x: (n, features).
-            how: How to simulate.
-
-        Returns:
-            A `Check`.
-        """
+        """`check` of observations x (n, features) that have been looked at; `how` says how to simulate."""
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision(), step("drawing", how.progress):
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say

@@ -52,7 +52,9 @@ FAR_SHARE, WEIGHT_FAR_OUT = 0.003, 0.05
 
 
 class PriorRatio(NamedTuple):
-    """r(u), up to a constant."""
+    """The log ratio of another prior to the one that was simulated from, over the space of the latter, as tables that a
+    compiled program can hold.
+    """
 
     axes: Float[np.ndarray, "dim dim"]
     """A, one coordinate a row"""

@@ -98,7 +98,17 @@ def _over_levels(
 
 
 def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> Correction:
-    """Gate and mean at evenly spaced levels."""
+    """Find out, from cases that networks have not seen, how much of them to keep and what to subtract.
+
+    Args:
+        ensemble: The trained networks, without a correction.
+        training: The training set, of which every member has held out a part.
+        members: How many members there are.
+        levels: The noise levels that they were trained on.
+
+    Returns:
+        Gate and mean at some of the levels (see `correction.py`).
+    """
     # Off the device: cutting arrays up there is a program for every shape.
     cases, network, levels = (jax.tree.map(np.asarray, one) for one in (training.cases, ensemble.network, levels))
     held_out, rows = training.unseen(members), knots_of(len(levels.t))

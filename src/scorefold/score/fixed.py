@@ -73,7 +73,17 @@ def _fit_with_missing(cases: TrainingSet, schedule: str, T: int, standardize: St
 
 
 def least_noise(base: GaussianBase, x: np.ndarray, sizes: np.ndarray, u: np.ndarray) -> float:
-    """The sd of the noise that the lowest level should have, from standardised cases (cases, m, x) of several sizes."""
+    """How low the noise has to go for the narrowest posterior of a single set.
+
+    Args:
+        base: The Gaussian base that was fitted to the cases.
+        x: (cases, m, x), standardised observations.
+        sizes: (cases,), how many each case has.
+        u: (cases, dim), the parameters.
+
+    Returns:
+        The sd of the noise at the lowest level: a tenth of the smallest posterior sd, within the limits of `noise.py`.
+    """
     narrowest = 1.0
     for size in np.unique(sizes[sizes > 0]):
         rows = sizes == size

@@ -63,7 +63,16 @@ PartitionTable = dict[int, Choice]
 
 
 def chosen_size(table: PartitionTable, n: int, largest: int) -> tuple[int, str]:
-    """The size of sets for n observations by the choice for the nearest n, and why."""
+    """The size of sets for n observations, by the choice for the judged number that is nearest to n.
+
+    Args:
+        table: What was found for each judged number.
+        n: How many observations there are.
+        largest: The most that one set can hold.
+
+    Returns:
+        The size, and why, in words.
+    """
     choice = table[min(table, key=lambda judged: (abs(math.log(judged / n)), judged))]
     one_set = choice.set_size == choice.n and n <= largest
     size = n if one_set else min(choice.set_size, n)
@@ -90,7 +99,18 @@ def options(n: int, largest: int) -> list[int]:
 
 
 def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> PartitionTable:
-    """For many sizes n: the best m ≤ n, from cases of n or more observations, each judged by a member it is new to."""
+    """Find out which sets do best, for many numbers of observations up to the largest set.
+
+    Args:
+        ensemble: The trained networks.
+        training: The training set; cases are judged by a member that has not seen them.
+        members: How many members there are.
+        levels: The noise levels; scores are judged at the lowest.
+
+    Returns:
+        For each judged n the best m ≤ n, with the scores of all that competed. Numbers of which too few cases are left are not
+        in it.
+    """
     lowest = jax.tree.map(lambda v: v[0], levels)
     cases, held_out = training.cases, training.unseen(members)
     sizes, largest = np.asarray(cases.sizes), cases.x.shape[1]
