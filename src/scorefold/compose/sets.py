@@ -145,5 +145,5 @@ class SetScores(eqx.Module):
         return jax.lax.fori_loop(0, chunks, lambda i, sums: jax.tree.map(jnp.add, sums, one(i * length)), zero)
 
     def total(self, u: Cloud, level: Level) -> Cloud:
-        """The sum of all sets' scores at the draws, whatever their number: what a rule starts from that weighs all sets alike."""
+        """The sum of all sets' scores at the draws: what a rule starts from that weighs all sets alike."""
         return self.fold(u, level, lambda chunk: jnp.einsum("j,jnd->nd", chunk.real, chunk.score))
