@@ -62,8 +62,7 @@ class Diffused:
 
         Returns:
             A function of a cloud and a noise level: the log density of each draw, up to a constant. The Metropolis sampler
-            compares its
-            values.
+            compares its values.
         """
 
         def log_density(u: Cloud, level: Level) -> Float[Array, " draws"]:
@@ -117,8 +116,7 @@ class Tempered:
 
         Returns:
             A function of a cloud and a noise level: the log density of each draw, up to a constant. The Metropolis sampler
-            compares its
-            values.
+            compares its values.
         """
 
         def log_density(u: Cloud, level: Level) -> Float[Array, " draws"]:

@@ -19,8 +19,7 @@ class Method(ABC):
     settings.
 
     To add one, write `train`, and `refine` if it can be; CONTRIBUTING says what else there is to do. `fit` checks what comes
-    in, and
-    says of every posterior where it comes from.
+    in, and says of every posterior where it comes from.
     """
 
     resumes: ClassVar[bool] = False

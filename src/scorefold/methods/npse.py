@@ -124,8 +124,7 @@ class NPSE(Method):
         """Train one ensemble of score networks for each of the simulations, all together.
 
         Simulations in larger sets than `set_size` are cut. After the networks, the correction by unseen cases is fitted, and it
-        is found
-        out which sets do best for how many observations. Arguments and what is raised are those of `Method.train`.
+        is found out which sets do best for how many observations. Arguments and what is raised are those of `Method.train`.
         """
         if self.missing != sims[0].missing:
             return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)

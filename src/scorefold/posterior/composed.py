@@ -109,8 +109,7 @@ class ComposedPosterior(Posterior):
         """Cut the observations into sets, compose their scores, and move as many clouds along them as it takes.
 
         Arguments are those of `Posterior.draw`. The `info` is averaged over the clouds; it has diverged if any of them did, and
-        converged
-        if all did. Where another prior leaves draws out, more are made.
+        converged if all did. Where another prior leaves draws out, more are made.
         """
         key = draw_key(seed)
         padded, how = self.arrange(x[None], [seed], options)

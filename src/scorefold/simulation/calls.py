@@ -22,8 +22,7 @@ class Calls(NamedTuple):
     """The simulator calls of a run: which parameters to simulate, and which of them each call is for.
 
     `plan` makes the calls for a training set, `repeat` those for data sets with given parameters. Whoever runs the simulator
-    asks
-    for `arguments`; where results go is asked for `budget`.
+    asks for `arguments`; where results go is asked for `budget`.
     """
 
     theta: np.ndarray
