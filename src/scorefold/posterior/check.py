@@ -210,24 +210,10 @@ def run_check(
         ScorefoldError: There are too few simulations, or too few are left after failures.
     """
     n, size = len(x), posterior.checked_size(len(x))
-    count = how.sims // size
-    if count < FEWEST_SETS:
-        raise ScorefoldError(
-            f"expected sims of {FEWEST_SETS * size} or more, {FEWEST_SETS} sets of {size}; got {how.sims}. A standard error is "
-            "about √(n / sims) posterior sd."
-        )
     rng = np.random.default_rng([how.seed, 23])
-    centre, noise = u.mean(axis=0), posterior.lowest_noise
-    at = centre + DRAWS_APART * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
-    before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
-    simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
-    at, count = at[: len(simulated)], len(simulated)
-    right = np.isfinite(simulated).all(axis=2)
-    simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
-    if len(at) < FEWEST_SETS:
-        raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {len(at)} of {count} are left after failures")
+    pairs = _simulated_pairs(posterior, u, size, how, rng)
     with single_precision():
-        found = moments(posterior.at_pairs(seen(simulated), at), at - centre, n / size)
+        found = moments(posterior.at_pairs(seen(pairs.x), pairs.u), pairs.u - u.mean(axis=0), n / size)
     around = Around.draws(u, posterior.prior.from_normal(u))
     steeper = np.maximum(1 + 2 * around.log_width(sure(found)), SMALLEST_PRECISION)
     shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper
@@ -235,17 +221,50 @@ def run_check(
     return Check(
         names=posterior.prior.names,
         n=n,
-        sims=count * size,
-        failed=int((~right).sum()),
+        sims=pairs.made * size,
+        failed=pairs.failed,
         shift=around.shift(found.offset) / steeper,
         shift_error=shift_error,
         log_width=log_width,
         log_width_error=width_error,
-        p_value=_misfit(_outcomes(x, how), _outcomes(simulated[:, 0], how), rng),
-        correction=correction(found, u, n, noise, width_error),
+        p_value=_misfit(_outcomes(x, how), _outcomes(pairs.x[:, 0], how), rng),
+        correction=correction(found, u, n, posterior.lowest_noise, width_error),
         prior=posterior.prior,
         shape=posterior.shape,
     )
+
+
+class _SimulatedPairs(NamedTuple):
+    """Draws with a set simulated from each."""
+
+    u: Float[np.ndarray, "pairs dim"]
+    x: Float[np.ndarray, "pairs set features"]
+    made: int
+    """Pairs, those included that a failure has left out."""
+    failed: int
+    """Simulations."""
+
+
+def _simulated_pairs(
+    posterior: Checkable, u: np.ndarray, size: int, how: Simulating, rng: np.random.Generator
+) -> _SimulatedPairs:
+    """Sets of this size, each simulated from one of the draws, spread; a ScorefoldError where they are too few."""
+    count = how.sims // size
+    if count < FEWEST_SETS:
+        raise ScorefoldError(
+            f"expected sims of {FEWEST_SETS * size} or more, {FEWEST_SETS} sets of {size}; got {how.sims}. A standard error is "
+            "about √(n / sims) posterior sd."
+        )
+    centre, noise = u.mean(axis=0), posterior.lowest_noise
+    at = centre + DRAWS_APART * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
+    before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
+    simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
+    made = len(simulated)
+    right = np.isfinite(simulated).all(axis=2)
+    whole = right.all(axis=1)
+    if whole.sum() < FEWEST_SETS:
+        raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {whole.sum()} of {made} are left after failures")
+    return _SimulatedPairs(at[:made][whole], simulated[whole], made, int((~right).sum()))
 
 
 def _outcomes(x: np.ndarray, how: Simulating) -> np.ndarray:
