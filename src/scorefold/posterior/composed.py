@@ -273,17 +273,8 @@ class ComposedPosterior(Posterior):
         return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
-        """How many observations a set has where there are n of them, and why.
-
-        Args:
-            n: How many observations there are.
-            set_size: What was asked for: a number, "auto" or None.
-
-        Returns:
-            The number, and a sentence.
-
-        Raises:
-            ScorefoldError: Larger sets were asked for than were trained, or more observations than one set can hold.
+        """How many observations a set has where there are n of them, as asked for (a number, "auto" or None), and a sentence
+        that says why.
         """
         return set_size_for(n, set_size, self.largest_set, self.method.composes, self.table)
 
@@ -308,12 +299,5 @@ class ComposedPosterior(Posterior):
         return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:
-        """Noise levels that the networks were trained on.
-
-        Args:
-            count: How many. Default None: all of them.
-
-        Returns:
-            The levels in rising t, the least noisy first.
-        """
+        """So many of the noise levels that it was trained on, by default all, in rising t: the least noisy first."""
         return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)

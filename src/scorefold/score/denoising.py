@@ -42,18 +42,8 @@ class Fixed(NamedTuple):
 
 
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:
-    """Denoising loss of one case at one level, averaged over +ε and -ε.
-
-    Args:
-        model: Network, base and standardisation.
-        u: (dim,), the case's parameters.
-        x: (set, x), its observations.
-        size: How many of them count.
-        level: The noise level.
-        noise: (dim,), ε.
-
-    Returns:
-        ‖ε + σ s(u_t, t, X)‖² / dim.
+    """Denoising loss of one case at one level, ‖ε + σ s(u_t, t, X)‖² / dim, averaged over +ε and -ε; `size` of the observations
+    x count.
     """
     embedded = model.embed(x, size)
     sigma = jnp.sqrt(level.noise)
