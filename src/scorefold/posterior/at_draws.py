@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.noise import Level
-from scorefold.posterior.partitions import PaddedSets
+from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample.self_tuned import preconditioner
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.types import Array, Cloud, Float

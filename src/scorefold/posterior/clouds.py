@@ -17,7 +17,8 @@ from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, UntrustworthyDraws
 from scorefold.noise import Level
 from scorefold.posterior.asked import Asked
-from scorefold.posterior.partitions import PaddedSets, over_partitions
+from scorefold.posterior.partitions import over_partitions
+from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample import Info, Metropolis, Sampler
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.train.devices import over_devices

@@ -21,8 +21,8 @@ from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
 from scorefold.posterior.pair_moments import Pairs, left_over
-from scorefold.posterior.partitions import PaddedSets, other_partitions, partition, set_size_for
-from scorefold.posterior.pilots import pilots, pilots_many
+from scorefold.posterior.partitions import other_partitions, partition, set_size_for
+from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair

@@ -18,7 +18,7 @@ from scorefold.posterior.asked import Asked, asked_of, on_device
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import Options
 from scorefold.posterior.line_integral import climbed, energies, integrals
-from scorefold.posterior.partitions import PaddedSets
+from scorefold.posterior.pilots import PaddedSets
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample import SelfTuned
 

@@ -17,7 +17,7 @@ from scorefold.compose import Diffused
 from scorefold.compose.other_prior import OtherPrior
 from scorefold.noise import Level
 from scorefold.posterior.asked import Asked
-from scorefold.posterior.partitions import PaddedSets
+from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.types import Array, Callable, Cloud, Float

@@ -5,7 +5,6 @@ them take turns.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,28 +14,15 @@ from scorefold.compose import Rule
 from scorefold.compose.sets import sizes_of_sets
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
+from scorefold.posterior.pilots import PaddedSets
 from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
 from scorefold.score.set_size import PartitionTable, chosen_size
-from scorefold.types import Array, Cloud, Float, Int, Key
+from scorefold.types import Array, Cloud, Key
 
 MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
 """Partitions of the observations that steps take turns with: fewer where these would be very many sets together."""
 SMALLEST_GROUP = 128
 """Draws that share a partition in a step."""
-
-
-class PaddedSets(NamedTuple):
-    """Sets of one data set or of several, padded to a number and a size that few compiled programs serve."""
-
-    x: Float[Array, "*datasets sets set x"]
-    sizes: Array
-    """(sets,), the same for all data sets"""
-    number: Array
-    """How many sets are real."""
-    precision: Float[Array, "*datasets sets dim dim"] | None = None
-    """Of each set's posterior, where pilots found it."""
-    others: Int[Array, "partitions sets set"] | None = None
-    """Other partitions of the same observations, as places in `x`; none where there are none, or they would do no good."""
 
 
 def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

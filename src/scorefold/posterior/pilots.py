@@ -4,6 +4,8 @@ Of each set, `number` draws by the probability flow, and their centred covarianc
 set's posterior counts as wider than the prior.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,13 +13,26 @@ import jax.numpy as jnp
 from scorefold.compose.gauss import positive
 from scorefold.compose.sets import SetScores
 from scorefold.noise import Level
-from scorefold.posterior.partitions import PaddedSets
 from scorefold.sample import ProbabilityFlow
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.types import Array, Float, Key
+from scorefold.types import Array, Float, Int, Key
 
 PILOTS_TOGETHER = 8
 """Sets whose pilot draws are made at a time."""
+
+
+class PaddedSets(NamedTuple):
+    """Sets of one data set or of several, padded to a number and a size that few compiled programs serve."""
+
+    x: Float[Array, "*datasets sets set x"]
+    sizes: Array
+    """(sets,), the same for all data sets"""
+    number: Array
+    """How many sets are real."""
+    precision: Float[Array, "*datasets sets dim dim"] | None = None
+    """Of each set's posterior, where pilots found it."""
+    others: Int[Array, "partitions sets set"] | None = None
+    """Other partitions of the same observations, as places in `x`; none where there are none, or they would do no good."""
 
 
 @eqx.filter_jit
