@@ -6,8 +6,6 @@ where the draws come from. A network's score is the gradient of nothing in parti
 along different ways differ, and how far those around triangles are from 0 says by how much.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,16 +27,9 @@ FOLLOWED, STEPS_A_LEVEL, LAST_STEPS = 12, 2, 12
 """Levels that a maximum is followed through, at most, and steps uphill at each, and at the lowest."""
 
 
-class Nodes(NamedTuple):
-    """A quadrature of the interval from 0 to 1."""
-
-    at: Array
-    weights: Array
-
-
 @eqx.filter_jit
 def _integrals(
-    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, level: Level, a: Cloud, b: Cloud, nodes: Nodes
+    ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, level: Level, a: Cloud, b: Cloud, nodes: Array, weights: Array
 ) -> Float[Array, " points"]:
     with jax.default_matmul_precision("highest"):
         score = asked.score(Diffused().score(ensemble.embed(padded.x, padded.sizes, padded.number)))
@@ -48,7 +39,7 @@ def _integrals(
             node, weight = at
             return total + weight * jnp.sum(score(a + node * (b - a), level, key) * (b - a), axis=1), None
 
-        return jax.lax.scan(one, jnp.zeros(len(a)), (nodes.at, nodes.weights))[0]
+        return jax.lax.scan(one, jnp.zeros(len(a)), (nodes, weights))[0]
 
 
 @eqx.filter_jit
@@ -67,11 +58,11 @@ def integrals(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, level: Level, a: np.ndarray, b: np.ndarray
 ) -> np.ndarray:
     """h(b) - h(a) for many pairs of points, along the straight lines between them."""
-    at, weights = np.polynomial.legendre.leggauss(NODES)
-    nodes = Nodes(jnp.asarray((at + 1) / 2, jnp.float32), jnp.asarray(weights / 2, jnp.float32))
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    rule = jnp.asarray((nodes + 1) / 2, jnp.float32), jnp.asarray(weights / 2, jnp.float32)
     both = np.concatenate([np.broadcast_to(a, b.shape), b], axis=1)
     dim = b.shape[1]
-    return _in_parts(lambda some: _integrals(ensemble, asked, padded, level, some[:, :dim], some[:, dim:], nodes), both)
+    return _in_parts(lambda some: _integrals(ensemble, asked, padded, level, some[:, :dim], some[:, dim:], *rule), both)
 
 
 def _in_parts(of: Callable[[Array], Array], rows: np.ndarray) -> np.ndarray:
