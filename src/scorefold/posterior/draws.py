@@ -203,16 +203,32 @@ class Draws:
         return {"trust": told["verdict"], "trust_why": told["why"], **found}
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame with a column for each parameter and a row for each draw, for tables and plots. pandas has to
-        be installed.
+        """As a pandas DataFrame.
+
+        Returns:
+            One column for each parameter, one row for each draw.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> list(draws.to_pandas().columns)
+            ['v', 'a']
         """
         import pandas
 
         return pandas.DataFrame(self.theta, columns=list(self.names))
 
     def to_numpy(self) -> np.ndarray:
-        """As a NumPy array (draws,) with named fields, one for each parameter: `draws.to_numpy()["beta"]`. `draws.theta` is the
-        plain array (draws, dim).
+        """As a NumPy array with named fields, one for each parameter.
+
+        Returns:
+            An array (draws,), so that `array["v"]` are the draws of v. `np.asarray(draws)` is θ (draws, dim) without names.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.to_numpy()["a"].shape
+            (50,)
         """
         named = np.empty(len(self.theta), [(name, np.float64) for name in self.names])
         for i, name in enumerate(self.names):

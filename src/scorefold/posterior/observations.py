@@ -42,19 +42,7 @@ def with_inputs(
 
 
 def checked_inputs(inputs: Any, input_names: tuple[str, ...], n: int) -> np.ndarray:
-    """The known inputs of n observations.
-
-    Args:
-        inputs: (n, inputs), an array or a table with columns of these names.
-        input_names: What they are called.
-        n: How many observations there are.
-
-    Returns:
-        (n, inputs) float64.
-
-    Raises:
-        ScorefoldError: They are of another number, not all numbers, or some are missing.
-    """
+    """The inputs of n observations as (n, inputs), by name where they have some; or a ScorefoldError."""
     known, _ = table_of("inputs", inputs, input_names)
     if known.shape != (n, len(input_names)):
         raise ScorefoldError(
@@ -131,11 +119,7 @@ def _from_table(table: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) ->
 
 
 def within_reach(x: np.ndarray) -> None:
-    """Refuse observations that do not fit in single precision, in which networks compute.
-
-    Raises:
-        ScorefoldError: A number is beyond ±1e37, as no simulated one is.
-    """
+    """Refuse observations that no simulation can be like."""
     if np.nanmax(np.abs(x), initial=0.0) > LARGEST_X:
         raise ScorefoldError(
             f"expected observations that fit in single precision, within ±{LARGEST_X:.0e}, as the simulations do; got "
@@ -146,17 +130,7 @@ def within_reach(x: np.ndarray) -> None:
 def several_sets(
     x_obs: Any, inputs: Any, shape: tuple[int, ...], checked: Callable[[Any, Any], np.ndarray]
 ) -> list[np.ndarray]:
-    """Observations of several data sets, where it is several.
-
-    Args:
-        x_obs: A list with one array or table for each data set; anything else is a single data set.
-        inputs: Known inputs, likewise a list.
-        shape: Of one observation.
-        checked: Checks the observations and inputs of one data set.
-
-    Returns:
-        The checked observations of each data set; an empty list where there is a single one.
-    """
+    """The observations of each of several data sets, which come as a list; none where it is one data set."""
     if not (isinstance(x_obs, list) and x_obs and depth(x_obs[0]) == 1 + len(shape)):
         return []
     return [checked(x, own) for x, own in zip(x_obs, for_each(inputs, len(x_obs)), strict=True)]

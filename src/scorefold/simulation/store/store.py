@@ -83,8 +83,13 @@ class Store:
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
-        """Whether there is a store in this folder, whatever it is about and whether or not its files are whole. Only the
-        description is looked for.
+        """Whether there is a store at this path.
+
+        Args:
+            path: A folder, which need not be there.
+
+        Returns:
+            Whether it holds a store's description.
         """
         return (Path(path) / "description.json").is_file()
 
@@ -119,17 +124,20 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], expected: Mapping[str, Any] | None = None) -> "Store":
-        """The store in a folder, all of its files checked.
+        """The store at this path, all its files checked.
 
         Args:
-            path: The folder.
-            expected: A description that the store must agree with. Default None: whatever it is about.
+            path: The folder that `sf.simulate(..., store=folder)` filled.
+            expected: A description that it must have. Default None: any.
 
         Returns:
-            The store. Files that are damaged are moved aside, and a ScorefoldWarning says so.
+            The store, to read from.
 
         Raises:
-            ScorefoldError: There is no store, or one that is not about what is expected.
+            ScorefoldError: There is no store, its description is not what is expected, or somebody has changed it. Files that
+                are damaged are no error: they are moved to quarantine/, with a ScorefoldWarning.
+
+        The example of `Store` opens one.
         """
         path = settings.folder(path)
         about = description.read(path)
@@ -148,6 +156,12 @@ class Store:
 
         For code that was moved, renamed inside or written otherwise without a change of what it returns. The description is
         written anew, and names it from now on.
+
+        Args:
+            simulator: The function as it is now.
+
+        Raises:
+            StorageError: The store cannot be written to.
         """
         about = {**self.about, "simulator": fingerprint(simulator)}
         with _writing(self.path):
@@ -230,32 +244,51 @@ class Store:
     # What it is for
 
     def statuses(self, stop: int | None = None) -> np.ndarray:
-        """What became of each of the first `stop` simulations, or of all that are there: codes (simulations,), places in
-        `outcome.STATUS`, of which 0 is "ok".
+        """What became of each simulation that is there.
+
+        Args:
+            stop: Only the first so many. Default None: all.
+
+        Returns:
+            (simulations,) codes: 0 is "ok", and the others are the places of the words that `counts()` has, in that order.
         """
         parts = [part["status"] for _, part in self.read(stop)]
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def counts(self, stop: int | None = None) -> dict[str, int]:
-        """How many simulations ended in which way.
+        """How many simulations have each status.
 
         Args:
-            stop: How many of them to look at. Default None: all that are there.
+            stop: Of the first so many. Default None: of all.
 
         Returns:
-            A count for each status by its name: "ok", "raised", "not finite", "wrong shape", "timed out", "crashed" and "out of
-            memory".
+            A number for each word: ok, raised, not finite, wrong shape, timed out, …
         """
         return dict(zip(STATUS, np.bincount(self.statuses(stop), minlength=len(STATUS)).tolist(), strict=True))
 
     def runtimes(self, start: int, stop: int) -> np.ndarray:
-        """How long simulations start … stop-1 took, in seconds; NaN where that was not kept, as it is not worth a sync."""
+        """How long simulations took.
+
+        Args:
+            start: The first of them.
+            stop: One after the last.
+
+        Returns:
+            (stop - start,) seconds; NaN where they were not kept.
+        """
         return self._contents.runtimes.read(start, stop)
 
     def simulations(self, stop: int | None = None) -> Simulations:
-        """The first `stop` simulations (all by default) as training cases; mapped from disk where they are large.
+        """The simulations as training cases, for `sf.fit`.
 
-        Raises a ScorefoldError if some of them are missing: run the same simulation on the store again to make them.
+        Args:
+            stop: The first so many of them. Default None: all.
+
+        Returns:
+            What `sf.simulate` returned; observations are mapped from the disk where they are large.
+
+        Raises:
+            ScorefoldError: Some of them are missing: run the same simulation on the store again to make them.
         """
         end = self.stop()
         stop = end if stop is None else settings.count("stop, the number of simulations", stop, 1)
