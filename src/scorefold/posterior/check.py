@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
-from scorefold.posterior.pair_moments import SMALLEST_PRECISION, Pairs, correction, moments, sure, widths
+from scorefold.posterior.pair_moments import LEAST_PRECISION, Pairs, correction, moments, sure, widths
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around
 from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
@@ -215,7 +215,7 @@ def run_check(
     with single_precision():
         found = moments(posterior.at_pairs(seen(pairs.x), pairs.u), pairs.u - u.mean(axis=0), n / size)
     around = Around.draws(u, posterior.prior.from_normal(u))
-    steeper = np.maximum(1 + 2 * around.log_width(sure(found)), SMALLEST_PRECISION)
+    steeper = np.maximum(1 + 2 * around.log_width(sure(found)), LEAST_PRECISION)
     shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper
     log_width, width_error = widths(found, around)
     return Check(

@@ -21,11 +21,11 @@ from scorefold.types import Float
 
 REMAINS = 0.2
 """PROVISIONAL: the share of a corrected shift that is left; on SIR and Lotka–Volterra at n = 30 it was 0.1 to 0.3."""
-SMALLEST_PRECISION = 0.05
+LEAST_PRECISION = 0.05
 """Of the right one, in units of the draws'."""
-SLOPES = (-0.75, 3.0)
+SLOPE_BOUNDS = (-0.75, 3.0)
 """Of the line that is taken away, where the composed score's slope is -1: widths change by a factor of two at most."""
-WEIGHTS = (0.25, 4.0)
+WEIGHT_BOUNDS = (0.25, 4.0)
 """No direction is weighed by less, or by more."""
 
 
@@ -134,13 +134,13 @@ def _stable(slope: np.ndarray) -> np.ndarray:
     """The slope of b where draws are white, its symmetric part kept within bounds: the composed score falls by 1 there."""
     symmetric = (slope + slope.T) / 2
     values, axes = np.linalg.eigh(symmetric)
-    return slope - symmetric + (axes * np.clip(values, *SLOPES)) @ axes.T
+    return slope - symmetric + (axes * np.clip(values, *SLOPE_BOUNDS)) @ axes.T
 
 
 def _within(weight: np.ndarray) -> np.ndarray:
     """Its singular values kept within bounds."""
     left, values, right = np.linalg.svd(weight)
-    return left @ np.diag(np.clip(values, *WEIGHTS)) @ right
+    return left @ np.diag(np.clip(values, *WEIGHT_BOUNDS)) @ right
 
 
 def widths(found: "Moments", around: Around) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +155,7 @@ def widths(found: "Moments", around: Around) -> tuple[np.ndarray, np.ndarray]:
     """
     surplus, spread, slope = (2 * around.log_width(one) for one in (found.twins, found.spread, found.slope))
     curvature = spread - surplus.mean(axis=0)  # K
-    precision = np.maximum(1 + (curvature + slope) ** 2 / np.maximum(spread, 1e-12) - curvature, SMALLEST_PRECISION)
+    precision = np.maximum(1 + (curvature + slope) ** 2 / np.maximum(spread, 1e-12) - curvature, LEAST_PRECISION)
     along = np.einsum("kd,de,ke->k", around.cross, found.slope_error, around.cross)
     own = np.einsum("kd,de,ke->k", around.cross, around.precision, around.cross)
     chance = surplus.var(axis=0) / len(surplus) + 4 * np.maximum(spread * along / np.maximum(own, 1e-300), 0.0)

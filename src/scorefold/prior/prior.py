@@ -25,7 +25,7 @@ from scorefold.shown import html_table
 from scorefold.types import Float
 
 ROWS_AT_ONCE = 65_536
-MOST_ROWS = 20
+MOST_ROWS_SHOWN = 20
 """Parameters in a notebook's table."""
 FLOAT32_EPS = np.finfo(np.float32).eps
 
@@ -337,7 +337,7 @@ class Prior:
         return f"Prior({self._law.text(self.names)})"
 
     def _repr_html_(self) -> str:
-        shown = zip(self.names[:MOST_ROWS], self.bounds, strict=False)
+        shown = zip(self.names[:MOST_ROWS_SHOWN], self.bounds, strict=False)
         rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in shown]
         return html_table("Prior", ("parameter", "least", "most"), rows, [repr(self)])
 

@@ -25,7 +25,7 @@ from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Cloud, Float, Int
 
 SETS_EMBEDDED_TOGETHER = 8
-PAIRS = 8 * 1024
+DRAWS_TIMES_SETS = 8 * 1024
 """Draws × sets computed together."""
 
 
@@ -123,7 +123,7 @@ class EnsembleSets(SetScores):
 
     def at_once(self, draws: int) -> int:
         """Sets in a chunk."""
-        return max(1, PAIRS // draws)
+        return max(1, DRAWS_TIMES_SETS // draws)
 
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "EnsembleSets":
         """The same sets, each with a precision of its own."""

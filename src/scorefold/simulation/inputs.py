@@ -27,7 +27,7 @@ from scorefold.simulation.batched import Batched
 from scorefold.simulation.outcome import LARGEST_X
 from scorefold.simulation.wrapped import WithInputs, refuse_arrays
 
-TOGETHER = 1_024
+INPUTS_A_STREAM = 1_024
 """B: inputs drawn from one stream."""
 
 
@@ -42,17 +42,17 @@ class Inputs:
 
     def drawn(self, seed: int, start: int, stop: int) -> np.ndarray:
         """(stop - start, inputs) of simulations start … stop-1."""
-        first = start // TOGETHER
-        blocks = [self._block(seed, number) for number in range(first, -(-stop // TOGETHER))]
+        first = start // INPUTS_A_STREAM
+        blocks = [self._block(seed, number) for number in range(first, -(-stop // INPUTS_A_STREAM))]
         together = np.concatenate(blocks) if blocks else np.zeros((0, len(self.names)))
-        return together[start - first * TOGETHER : stop - first * TOGETHER]
+        return together[start - first * INPUTS_A_STREAM : stop - first * INPUTS_A_STREAM]
 
     def _block(self, seed: int, number: int) -> np.ndarray:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, number)))
         if self.table is not None:
-            return self.table[rng.integers(len(self.table), size=TOGETHER)]
+            return self.table[rng.integers(len(self.table), size=INPUTS_A_STREAM)]
         assert self.sampler is not None
-        return np.stack([_drawn_once(self.sampler, rng, len(self.names)) for _ in range(TOGETHER)])
+        return np.stack([_drawn_once(self.sampler, rng, len(self.names)) for _ in range(INPUTS_A_STREAM)])
 
 
 def inputs_from(inputs: Any, names: Sequence[str] | None) -> Inputs | None:

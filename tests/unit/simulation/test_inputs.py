@@ -9,7 +9,7 @@ import scipy.stats
 import scorefold as sf
 from scorefold.errors import ScorefoldError, SimulatorError
 from scorefold.simulation.calls import repeat
-from scorefold.simulation.inputs import TOGETHER, inputs_from
+from scorefold.simulation.inputs import INPUTS_A_STREAM, inputs_from
 from scorefold.simulation.likeness import look, unlike
 from scorefold.simulation.replicate import replicate
 
@@ -56,8 +56,10 @@ def test_inputs_are_independent_of_the_parameters():
 
 def test_the_inputs_of_a_simulation_follow_from_seed_and_number_alone():
     inputs = inputs_from(one_dose, ["dose"])
-    whole = inputs.drawn(3, 0, 3 * TOGETHER)
-    np.testing.assert_array_equal(inputs.drawn(3, TOGETHER - 5, TOGETHER + 5), whole[TOGETHER - 5 : TOGETHER + 5])
+    whole = inputs.drawn(3, 0, 3 * INPUTS_A_STREAM)
+    np.testing.assert_array_equal(
+        inputs.drawn(3, INPUTS_A_STREAM - 5, INPUTS_A_STREAM + 5), whole[INPUTS_A_STREAM - 5 : INPUTS_A_STREAM + 5]
+    )
     assert not np.array_equal(inputs.drawn(4, 0, 10), whole[:10])
     assert inputs.drawn(3, 7, 7).shape == (0, 1)
 
