@@ -17,18 +17,7 @@ Many = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def seeds_of(seed: int | Sequence[int] | None, count: int) -> list[tuple[int, int]]:
-    """A seed and a number for each of many data sets.
-
-    Args:
-        seed: One for all, which are then told apart by their numbers, or a list with one for each, as `sample` would take it.
-        count: How many data sets there are.
-
-    Returns:
-        (seed, number) for each.
-
-    Raises:
-        ScorefoldError: It is a list of another length.
-    """
+    """A seed and a number for each data set: one seed and all numbers, or a seed each."""
     if not isinstance(seed, list | tuple):
         first = settings.seed(seed)
         return [(first, i) for i in range(count)]
@@ -63,20 +52,7 @@ def draw_in_parts(
     options: Options,
     progress: bool,
 ) -> Many:
-    """Draw for many data sets, some at a time, so that progress can be shown and a stop costs little.
-
-    Args:
-        draw_many: Draws for some data sets, as `Posterior.draw_many`.
-        together: How many to give it at a time.
-        x: (data sets, n, features).
-        draws: For each of them.
-        seeds: For each of them.
-        options: What `sample_many` was told.
-        progress: Whether to show a bar.
-
-    Returns:
-        The same as `draw_many` of all data sets; after Ctrl-C that of the first few, if there are some.
-    """
+    """The same as `draw_many` of all data sets, so many at a time; after Ctrl-C for the first few, if there are some."""
     parts: list[Any] = []
     with bar("drawing", len(x), progress) as report:
         try:
@@ -93,20 +69,7 @@ def draw_in_parts(
 
 
 def gathered(prior: Prior, found: Many, sets: int, seconds: float) -> ManyDraws:
-    """What was drawn for many data sets, in the space of the parameters.
-
-    Args:
-        prior: The posterior's.
-        found: What `draw_in_parts` returned.
-        sets: How many data sets there should be.
-        seconds: How long it took.
-
-    Returns:
-        `ManyDraws`. A warning says for how many data sets the sampler did not settle.
-
-    Raises:
-        Interrupted: Some data sets are missing; its `draws` are those that are there.
-    """
+    """What was drawn for the data sets: a warning where a sampler did not settle, and `Interrupted` if some are missing."""
     u, converged, diverged = found
     finite = np.isfinite(u).all(axis=(1, 2))
     theta = np.full(u.shape, np.nan)

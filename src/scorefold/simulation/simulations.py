@@ -132,24 +132,11 @@ class Simulations(_Fields):
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
         count, m = cases.x.shape[:2]
-        return cls._make(
-            (
-                prior,
-                cases.theta,
-                cases.x,
-                cases.sizes,
-                m,
-                cases.budget,
-                cases.failed,
-                0,
-                np.arange(count),
-                (),
-                None,
-                cases.x_names,
-                cases.input_names,
-                missing,
-            )
-        )
+        fields = _Fields(
+            prior, cases.theta, cases.x, cases.sizes, m, cases.budget, cases.failed, seed=0, origin=np.arange(count),
+            x_names=cases.x_names, input_names=cases.input_names, missing=missing,
+        )  # fmt: skip
+        return cls._make(fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Simulations._make, (tuple(self),)
