@@ -30,7 +30,11 @@ DRAWS_TIMES_SETS = 8 * 1024
 
 
 class ScoreEnsemble(eqx.Module):
-    """Networks trained on the same cases; `network` has a leading member axis on every array."""
+    """Networks trained on the same cases, with all that turns their output into scores: what `NPSE` trains and a posterior
+    keeps. `embed` gives the sets' scores that a rule composes.
+
+    Every array of `network` has a leading member axis; a score is the mean over members.
+    """
 
     network: ScoreNetwork
     standardize: Standardize
@@ -44,7 +48,16 @@ class ScoreEnsemble(eqx.Module):
         return ScoreModel(network, self.standardize, self.base)
 
     def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, " sets"], count: Int[Array, ""]) -> "EnsembleSets":
-        """Everything that depends on the observations alone, chunk by chunk; sizes are s and s+1 for some s."""
+        """Compute everything that depends on the observations alone, once for a whole run.
+
+        Args:
+            x: (sets, set, x), observations as they are, padded.
+            sizes: (sets,), how many of each set count: s or s + 1 for some s.
+            count: How many of the sets are real; the others are padding.
+
+        Returns:
+            The sets' scores, as a rule takes them.
+        """
 
         def one(network: ScoreNetwork, x: Array, size: Array) -> Embedded:
             return self.member(network).embed(x, size)
@@ -268,5 +281,5 @@ def fewest_numbers(shape: Shape, members: int) -> int:
 
 
 def bucket(sets: int) -> int:
-    """The padded number of sets: 1, 2, 4, then powers of two."""
+    """The number that so many sets are padded to, so that few compiled programs serve any number of them."""
     return 1 << int(np.ceil(np.log2(sets))) if sets > 1 else 1

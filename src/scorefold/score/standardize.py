@@ -69,7 +69,9 @@ class Straight(eqx.Module):
 
 
 class Standardize(eqx.Module):
-    """A fixed map of one observation's features."""
+    """A fixed map of one observation's numbers, in which each varies by about 1 and has no long tail. It is fitted once, to the
+    simulations, and every network sees observations through it.
+    """
 
     centre: Float[Array, " x"]
     scale: Float[Array, " x"]
@@ -158,7 +160,15 @@ def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, 
 
 
 def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
-    """Many observations (..., x) at once."""
+    """Standardise many observations.
+
+    Args:
+        standardize: The fitted map.
+        x: (…, x), observations.
+
+    Returns:
+        (…, features) in single precision; twice as many numbers where some may be missing, the second half saying which are.
+    """
     return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(*x.shape[:-1], -1)
 
 
