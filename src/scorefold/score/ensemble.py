@@ -281,5 +281,5 @@ def fewest_numbers(shape: Shape, members: int) -> int:
 
 
 def bucket(sets: int) -> int:
-    """The number that so many sets are padded to, so that few compiled programs serve any number of them."""
+    """The power of two that so many sets are padded to, so that few compiled programs serve any number of them."""
     return 1 << int(np.ceil(np.log2(sets))) if sets > 1 else 1
