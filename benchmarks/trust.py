@@ -36,6 +36,7 @@ from scorefold.methods.fit import fit_many
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.trust import SHIFTS, WIDTHS, Disagreement
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.simulate import simulate
 from scorefold.tasks.stored import BENCHMARK_SEEDS, BENCHMARK_SIZES
@@ -109,7 +110,7 @@ def observed(task: Task, cell: Cell) -> np.ndarray:
     Up to 30 observations they are the benchmark's, for which Lotka–Volterra comes with reference draws.
     """
     if cell.dataset == FAST:
-        return replicate(FAST_EPIDEMIC[None], task.simulator, cell.n, 77 + cell.training)[0]
+        return replicate(repeat(FAST_EPIDEMIC[None], cell.n, 77 + cell.training), task.simulator)[0]
     return task.observe(max(cell.n, BENCHMARK_SIZES[-1]), BENCHMARK_SEEDS[6 * cell.training + cell.dataset])[1][: cell.n]
 
 

@@ -1,6 +1,6 @@
-"""Which files one walk from a simulator to posterior draws crosses: simulate, fit with F-NPSE, sample.
+"""Which files one walk from a simulator to posterior draws crosses: simulate, fit, sample.
 
-    python benchmarks/walk.py
+    python benchmarks/walk.py [f-npse | nle]
 
 A file is crossed if the walk loads it, and works if one of its functions runs between the call of `sf.simulate` and the draws.
 Lines are all lines of a file; "in functions that run" are those lines of code (no comments, no docstrings) that belong to such
@@ -31,16 +31,17 @@ def simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return theta + rng.normal(size=2)
 
 
-def walk() -> None:
-    """From a prior and a simulator to draws given five observations."""
+def walk(name: str) -> None:
+    """From a prior and a simulator to draws given five observations, by F-NPSE or NLE."""
     prior = sf.Prior({"a": scipy.stats.norm(0, 1), "b": scipy.stats.uniform(-2, 4)})
-    method = sf.NPSE(set_size=1, width=8, training=sf.Training(steps=60, members=2))
+    training = sf.Training(steps=60, members=2)
+    method = sf.NLE(width=8, training=training) if name == "nle" else sf.NPSE(set_size=1, width=8, training=training)
     sims = sf.simulate(prior, simulator, budget=300, seed=0)
     posterior = sf.fit(sims, method, seed=0)
     posterior.sample(np.zeros((5, 2)), draws=100, seed=0)
 
 
-def functions_that_run() -> dict[str, set[int]]:
+def functions_that_run(method: str) -> dict[str, set[int]]:
     """For every file of the package with a function that runs in the walk, the lines of code in such functions."""
     found: dict[str, set[int]] = defaultdict(set)
     seen = set()
@@ -52,12 +53,12 @@ def functions_that_run() -> dict[str, set[int]]:
             if code.co_flags & IN_FUNCTION and Path(code.co_filename).is_relative_to(ROOT):
                 found[code.co_filename] |= {line for _, _, line in code.co_lines() if line}
 
-    for name in ("Prior", "NPSE", "Training", "simulate", "fit"):
+    for name in ("Prior", "NPSE", "NLE", "Training", "simulate", "fit"):
         getattr(sf, name)
     threading.setprofile(see)
     sys.setprofile(see)
     try:
-        walk()
+        walk(method)
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
@@ -66,7 +67,7 @@ def functions_that_run() -> dict[str, set[int]]:
 
 def main() -> None:
     """Print the files, and how many lines they have."""
-    working = functions_that_run()
+    working = functions_that_run(sys.argv[1] if len(sys.argv) > 1 else "f-npse")
     modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "scorefold"]
     crossed = {module.__file__ for module in modules if module.__file__} | set(working)
     lines = {name: len(Path(name).read_text().splitlines()) for name in sorted(crossed)}

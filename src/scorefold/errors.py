@@ -100,19 +100,27 @@ class StorageError(ScorefoldError):
 
 
 class DiskFull(StorageError):
-    """There is no room left, or the quota is used up. Make room and do the same again. It is a `StorageError`."""
+    """There is no room left on the disk, or your quota of it is used up. Nothing is half-written: make room and do the same
+    again. It is a `StorageError`.
+    """
 
 
 class ReadOnly(StorageError):
-    """The file system can only be read. Name a folder that can be written to. It is a `StorageError`."""
+    """The file system can only be read, as that of a mounted image or of another's archive. Name a folder that can be written
+    to. It is a `StorageError`.
+    """
 
 
 class NoPermission(StorageError):
-    """The folder or the file belongs to somebody else, who does not let you write or read. It is a `StorageError`."""
+    """The folder or the file belongs to somebody else, who does not let you write or read. Ask for the right to, or name
+    another folder. It is a `StorageError`.
+    """
 
 
 class FolderVanished(StorageError):
-    """A folder that was there is gone: it was removed, or its disk was taken away. It is a `StorageError`."""
+    """A folder that was there is gone: it was removed, or its disk was taken away, while something was read from it or written
+    to it. It is a `StorageError`.
+    """
 
 
 class Interrupted(Kept, KeyboardInterrupt):

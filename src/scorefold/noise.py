@@ -8,7 +8,7 @@ at t = T; α_1 = γ_1 and α_t = γ_t / γ_{t-1}. Three schedules:
 - `cosine`: γ_t ∝ cos²(π/2 · (t/T + s)/(1 + s)), s = 0.008 ("Improved denoising diffusion probabilistic
   models", Nichol and Dhariwal, 2021);
 - `log-snr`: log γ/(1-γ) falls linearly to -9.2, where the signal has sd 0.01, from where the noise has the sd `least`: 0.01,
-  or less where posteriors are narrow (`score/narrowest.py`).
+  or less where posteriors are narrow (`score/fixed.py`).
 
 At low noise 1-γ and 1-α are lost in single precision if they are computed from γ and α, so a level carries them too.
 """

@@ -81,7 +81,18 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def bar(title: str, total: int, show: bool, done: int = 0, may_end_early: bool = False) -> Iterator[Report]:
-    """Show the progress of `total` units of work, or of so many at most, `done` of them there already, with the time left."""
+    """Show the progress of a `with` block: on a terminal or in a notebook a bar, elsewhere lines on standard error.
+
+    Args:
+        title: What is done, in a word.
+        total: Units of work, at most.
+        show: Whether to show anything.
+        done: Units that are done already.
+        may_end_early: Whether there may be fewer units, so that the time left is a bound.
+
+    Yields:
+        A `Report`, to be called after each unit.
+    """
     if not show:
         yield SILENT
         return
@@ -151,7 +162,9 @@ def _logged(pace: Pace) -> Iterator[Report]:
 
 @contextmanager
 def step(title: str, show: bool) -> Iterator[None]:
-    """A step whose length nobody knows: that it has begun, and when it is over."""
+    """Show that something has begun and when it is over: a `with` block for work that has no parts to count, so that nobody
+    knows how long it takes.
+    """
     with bar(title, 1, show) as report:
         yield
         report("")
@@ -171,7 +184,9 @@ def say(text: str, show: bool) -> None:
 
 
 def track(items: Iterable[T], title: str, show: bool) -> Iterator[T]:
-    """Iterate over the items and show how many are done; with `show` off, iterate in silence."""
+    """The items of a list, one after the other, with a bar that counts those that the caller's loop has done; with `show` off,
+    in silence.
+    """
     listed = list(items)
     with bar(title, len(listed), show) as report:
         for item in listed:

@@ -82,7 +82,17 @@ def whole(value: Any) -> Any:
 
 
 def seed(value: Any) -> int:
-    """The value as an int, once it is a whole number of 0 or more; for None a fresh one, which a ScorefoldWarning tells."""
+    """A seed that somebody gave, checked.
+
+    Args:
+        value: A whole number from 0 on; None takes a fresh one, and says which, so that a run can be repeated.
+
+    Returns:
+        The seed.
+
+    Raises:
+        ScorefoldError: It is no such number.
+    """
     if value is None:
         fresh = secrets.randbits(32)
         warnings.warn(f"seed=None: the fresh random seed is {fresh}. Write seed={fresh} to repeat this.", ScorefoldWarning, 3)

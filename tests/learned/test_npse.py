@@ -14,9 +14,9 @@ from scipy import stats
 import scorefold as sf
 from scorefold import tasks
 from scorefold.compose import RULES
+from scorefold.compose.sets import sizes_of_sets
 from scorefold.diagnostics.moments import mean_shift, sd_ratio
 from scorefold.errors import ScorefoldError
-from scorefold.score.set_size import cut
 
 GAUSSIAN = tasks.get("gaussian")
 SHORT = sf.Training(steps=100, members=2)
@@ -97,7 +97,7 @@ def test_auto_says_what_it_chose_and_why(posterior):
     assert set(posterior.table) == {2, 3, 4}
     draws = posterior.sample(X, 200, seed=1, set_size="auto")
     choice = posterior.table[4]
-    assert draws.how.sets == len(cut(9, choice.set_size))
+    assert draws.how.sets == len(sizes_of_sets(9, choice.set_size))
     assert draws.how.partition.startswith(
         f"sets of up to {choice.set_size}: with that the composed score fits {choice.cases} unseen"
     )
@@ -136,7 +136,7 @@ def test_a_case_is_judged_by_its_own_composed_score(posterior):
     member = jax.tree.map(lambda v: v[:1], posterior.ensemble.network)
     ensemble = eqx.tree_at(lambda e: e.network, posterior.ensemble, member)
     lowest = jax.tree.map(lambda v: v[0], levels())
-    x, u, sizes = jnp.asarray(X, jnp.float32), 0.1 * jnp.ones(10), cut(9, 2)
+    x, u, sizes = jnp.asarray(X, jnp.float32), 0.1 * jnp.ones(10), sizes_of_sets(9, 2)
     found = _judge(ensemble, (u[None], x[None], jnp.zeros(1, int)), lowest, _cuts(sizes, 9))
 
     cuts = np.zeros((8, 4, 10))

@@ -10,7 +10,7 @@ import numpy as np
 import scorefold as sf
 from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import OK
-from scorefold.simulation.simulations import gather
+from scorefold.simulation.simulations import Results, gather
 from scorefold.tasks.gaussian import standard_normal_prior
 
 A, C, V = 0.5, 1.5, np.array([1.0, 0.5])
@@ -33,7 +33,7 @@ def simulations(budget, set_size=1, seed=0):
     calls, rng = plan(PRIOR, budget, set_size, seed), np.random.default_rng(seed)
     theta = calls.theta[calls.case]
     x = (theta + np.sqrt(V) * rng.standard_normal(theta.shape)).astype(np.float32)
-    return gather(PRIOR, calls, np.where(succeeds(theta, rng), OK, FAILED).astype(np.uint8), [(0, x)], (2,))
+    return gather(PRIOR, calls, Results(np.where(succeeds(theta, rng), OK, FAILED).astype(np.uint8), [(0, x)], (2,)))
 
 
 def given_success(s):

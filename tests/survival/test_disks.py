@@ -217,7 +217,7 @@ def test_a_damaged_file_that_cannot_be_moved_is_passed_over(reachable):
 
 def test_a_store_that_vanishes_in_mid_run(tmp_path, monkeypatch):
     """Nothing is written where it was, as shards without their description would be of no use."""
-    monkeypatch.setattr("scorefold.simulation.sources.here.BLOCK_SECONDS", 0.0)
+    monkeypatch.setattr("scorefold.simulation.sources.source.BLOCK_SECONDS", 0.0)
     calls = iter(range(1_000))
 
     def vanishing(theta, rng):

@@ -32,7 +32,8 @@ from scorefold.prior import Prior
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.outcome import STATUS, stream
 from scorefold.simulation.simulate import simulate
-from scorefold.simulation.sources import compiled, here, isolated
+from scorefold.simulation.sources import compiled, isolated
+from scorefold.simulation.sources import source as here
 from scorefold.simulation.store import description
 from scorefold.simulation.store.filling import StoreFilling
 from scorefold.simulation.store.store import Store

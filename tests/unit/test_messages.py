@@ -12,7 +12,7 @@ import scorefold as sf
 from scorefold import settings
 from scorefold.app.commands.model_commands import fit as fit_command
 from scorefold.errors import ScorefoldError, ScorefoldWarning, SimulatorError, UnknownSetting
-from scorefold.simulation.sources.choose import check
+from scorefold.simulation.run import check_simulator
 
 PRIOR = sf.Prior({"v": stats.norm(0, 1), "a": stats.uniform(0.5, 1)})
 
@@ -56,7 +56,7 @@ def test_a_simulator_with_other_arguments(wrong):
     "right", [np.add, lambda *args: args[0], lambda theta, rng, scale=1.0: theta], ids=["ufunc", "args", "default"]
 )
 def test_whatever_can_be_called_with_two_is_a_simulator(right):
-    check(right, sf.Workers())
+    check_simulator(right, sf.Workers())
 
 
 @pytest.mark.parametrize(

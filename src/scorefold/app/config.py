@@ -59,7 +59,9 @@ WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_fa
 
 @dataclass(frozen=True)
 class Config:
-    """What stands in the file; unknown keys and wrong types were refused."""
+    """What stands in a TOML file of prior, simulator and settings, read and checked: unknown keys and wrong types were refused.
+    `prior` and `simulator` make the objects of it.
+    """
 
     path: Path
     prior_table: Mapping[str, Any]
@@ -120,7 +122,17 @@ class Config:
 
 
 def read(path: str | Path) -> Config:
-    """Read a file; a ScorefoldError says what is wrong in it, and where."""
+    """Read a TOML file that says what to simulate.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What stands in it.
+
+    Raises:
+        ScorefoldError: It cannot be read, or something in it is wrong; the message says what and where.
+    """
     path = Path(path)
     try:
         with path.open("rb") as file:

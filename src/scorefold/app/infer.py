@@ -41,7 +41,7 @@ FROM_PRIOR = 0.4
 
 
 class Settings(NamedTuple):
-    """What to run."""
+    """What `scorefold infer` is to run: a task, a method with its budget, how many observations and draws, and seeds."""
 
     task: str
     method: str
@@ -57,7 +57,9 @@ class Settings(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Everything `infer` found out."""
+    """Everything that `infer` found out: the posterior, its draws next to the reference, how far they are apart, and the
+    seconds of each step.
+    """
 
     settings: Settings
     posterior: Posterior
@@ -73,7 +75,18 @@ class Result(NamedTuple):
 
 
 def infer(settings: Settings, console: Console) -> Result:
-    """Simulate, train, draw and compare."""
+    """Simulate a task, train, draw given observations of known parameters, and compare with the task's true posterior.
+
+    Args:
+        settings: What to run.
+        console: Where to say what is being done.
+
+    Returns:
+        A `Result`, which `table` shows and `write` puts into a folder.
+
+    Raises:
+        ScorefoldError: A setting is not what is expected.
+    """
     task, seed, draws = tasks.get(settings.task), settings.seed, settings.draws
     console.print(
         f"[bold]{task.title}[/]: {task.prior.dim} parameters, {settings.n} observations, {settings.budget:,} simulator calls"
@@ -171,7 +184,18 @@ def table(result: Result) -> Table:
 
 
 def write(result: Result, out: Path) -> Path:
-    """Write the page report.html, its figures, the draws and a summary into a folder that exists; the page's path."""
+    """Write what `infer` found into a folder that exists: the page report.html, its figures, the draws and a summary.
+
+    Args:
+        result: What `infer` returned.
+        out: The folder.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        StorageError: The folder cannot be written to.
+    """
     settings, draws, info = result.settings, result.draws, result.draws.info
     with told(f"write the draws to {out}", "Nothing is half-written."), replacing(out / "draws.npz") as part:
         np.savez(part, theta=draws.theta, names=np.array(draws.names), x_obs=result.x_obs, truth=result.truth,

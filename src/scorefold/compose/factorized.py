@@ -55,8 +55,14 @@ class Diffused:
         return score
 
     def log_density(self, sets: SetScores) -> LogDensity:
-        """The log density whose gradient the composed score is, up to a constant; it needs sets whose scores are gradients
-        themselves.
+        """The log density whose gradient the composed score is.
+
+        Args:
+            sets: The sets; their scores have to be gradients themselves, as those of `NPSE(conservative=True)` are.
+
+        Returns:
+            A function of a cloud and a noise level: the log density of each draw, up to a constant. The Metropolis sampler
+            compares its values.
         """
 
         def log_density(u: Cloud, level: Level) -> Float[Array, " draws"]:
@@ -103,8 +109,14 @@ class Tempered:
         return score
 
     def log_density(self, sets: SetScores) -> LogDensity:
-        """The log density whose gradient the composed score is, up to a constant; it needs sets whose scores are gradients
-        themselves.
+        """The log density whose gradient the composed score is.
+
+        Args:
+            sets: The sets; their scores have to be gradients themselves, as those of `NPSE(conservative=True)` are.
+
+        Returns:
+            A function of a cloud and a noise level: the log density of each draw, up to a constant. The Metropolis sampler
+            compares its values.
         """
 
         def log_density(u: Cloud, level: Level) -> Float[Array, " draws"]:

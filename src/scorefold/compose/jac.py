@@ -20,7 +20,7 @@ from scorefold.compose.sets import Chunk, SetScores
 from scorefold.noise import Level, Score
 from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
-SMALLEST_SHARE = 1e-3
+LEAST_EIGENVALUE = 1e-3
 """Of γ, that an eigenvalue of E_j is not let fall below."""
 
 
@@ -59,7 +59,7 @@ class Jac:
                 assert chunk.jacobian is not None
                 slope = (chunk.jacobian + jnp.swapaxes(chunk.jacobian, -1, -2)) / 2
                 e, vectors = jnp.linalg.eigh(jnp.eye(dim) + noise * slope)
-                weights = chunk.real[:, None, None] * gamma / noise / jnp.clip(e, SMALLEST_SHARE * gamma, gamma)
+                weights = chunk.real[:, None, None] * gamma / noise / jnp.clip(e, LEAST_EIGENVALUE * gamma, gamma)
                 turned = jnp.einsum("jnba,jnb->jna", vectors, chunk.score)
                 weighted = jnp.einsum("jnab,jnb->na", vectors, weights * turned)
                 return weighted, jnp.einsum("jnab,jnb,jncb->nac", vectors, weights, vectors)

@@ -23,7 +23,9 @@ FALL = 0.1
 
 
 class OtherPrior(eqx.Module):
-    """r(u) from tables, for one u; its symbols are those of `prior/prior_ratio.py`."""
+    """What takes a composed score, and its density, from the prior that was simulated from to another prior: the log ratio of
+    both, as tables in compiled programs.
+    """
 
     axes: Float[Array, "dim dim"]
     low: Float[Array, " dim"]

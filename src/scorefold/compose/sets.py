@@ -11,11 +11,30 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scorefold.noise import Level
 from scorefold.types import Array, Cloud, Float, Int
 
 Sums = TypeVar("Sums")
+
+
+def sizes_of_sets(n: int, set_size: int) -> np.ndarray:
+    """How n observations are cut into as few sets as can be, of nearly equal sizes.
+
+    Args:
+        n: Observations.
+        set_size: m, the most of them in one set.
+
+    Returns:
+        The sizes of the k = ⌈n/m⌉ sets, the larger ones first.
+
+    Example:
+        >>> sizes_of_sets(8, 3).tolist()
+        [3, 3, 2]
+    """
+    sets = -(-n // set_size)
+    return np.full(sets, n // sets) + (np.arange(sets) < n % sets)
 
 
 class Chunk(NamedTuple):
@@ -111,7 +130,9 @@ class SetScores(eqx.Module):
         return self.over_chunks(len(u), one)
 
     def over_chunks(self, draws: int, add: Callable[[Int[Array, " chunk"], Float[Array, " chunk"]], Sums]) -> Sums:
-        """Sum add(index of sets, 1 for a set and 0 for padding) over as many equal chunks as the real sets need."""
+        """Add up over all sets what `add` makes of a chunk of them, so that memory does not grow with the number of sets. It is
+        told which sets are in the chunk and which of them are padding.
+        """
         room = len(self.group)
         length = -(-room // -(-room // self.at_once(draws)))  # chunks of one size, so that the last is as full as the others
 
@@ -124,5 +145,5 @@ class SetScores(eqx.Module):
         return jax.lax.fori_loop(0, chunks, lambda i, sums: jax.tree.map(jnp.add, sums, one(i * length)), zero)
 
     def total(self, u: Cloud, level: Level) -> Cloud:
-        """Σ_j s_j(u), the plain sum of the scores of the real sets at every draw."""
+        """The sum of all sets' scores at the draws: what a rule starts from that weighs all sets alike."""
         return self.fold(u, level, lambda chunk: jnp.einsum("j,jnd->nd", chunk.real, chunk.score))

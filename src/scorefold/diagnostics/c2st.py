@@ -43,7 +43,7 @@ WEIGHT_PENALTY = 1e-4
 TOLERANCE = 1e-4
 PATIENT_EPOCHS = 10
 MAX_EPOCHS = 1_000
-LARGEST_Z = 1e6
+FARTHEST_Z = 1e6
 """Draws farther out than this, in sd of the reference, are moved here. In single precision the training fails from about 10²⁰,
 and the accuracy of draws that ran away would then read 0.5."""
 ADAM = optax.adam(1e-3)
@@ -104,7 +104,8 @@ def c2st_many(draws: Sequence[ArrayLike], references: Sequence[ArrayLike], seed:
     test = np.random.default_rng(seed).permutation(2 * n).reshape(CLASSIFIER_FOLDS, -1)
     train = np.stack([np.delete(test, k, axis=0).ravel() for k in range(CLASSIFIER_FOLDS)])
     with single_precision():
-        is_draw, clipped = jnp.repeat(jnp.array([1.0, 0.0]), n), jnp.asarray(z.clip(-LARGEST_Z, LARGEST_Z), jnp.float32)
+        is_draw = jnp.repeat(jnp.array([1.0, 0.0]), n)
+        clipped = jnp.asarray(z.clip(-FARTHEST_Z, FARTHEST_Z), jnp.float32)
         right = np.asarray(_all_told_right(jax.random.key(seed), clipped, is_draw, train, test))
     # Folds of one size: the mean of their accuracies is the share told right of all.
     return [int(count) / (2 * n) for count in right.sum(axis=1)]

@@ -44,7 +44,7 @@ from scorefold.types import Float
 
 LEAST_SCALE = 1e-6
 """Of a parameter in the N(0, I) space: draws that are all equal."""
-LEAST_SHARE = 0.01
+LEAST_DISTANCE = 0.01
 """Of the draws' distance from the truth, that a score counts as in a logarithm: an estimate can fall below 0."""
 MOST_DIVERGED = 0.5
 """Share of the data sets; a posterior with more of them is not compared."""
@@ -233,7 +233,7 @@ def _scores(prior: Any, truth: Float[np.ndarray, "datasets dim"], draws: Sequenc
     scaled = [one / scale[:, None] for one in u]
     score = np.stack([energy_score(at, one) for one in scaled])
     away = np.stack([np.linalg.norm(one - at[:, None], axis=2).mean(axis=1) for one in scaled])
-    return _Scores(score, np.log(np.maximum(score, np.maximum(LEAST_SHARE * away, LEAST_SCALE))))
+    return _Scores(score, np.log(np.maximum(score, np.maximum(LEAST_DISTANCE * away, LEAST_SCALE))))
 
 
 def _standings(

@@ -27,7 +27,9 @@ class Estimate(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How one posterior stands among the others."""
+    """How one posterior stands among those compared: its score with its distance from the best, its calibration, and what a
+    data set costs.
+    """
 
     name: str
     score: Estimate
@@ -98,13 +100,20 @@ class Comparison:
     seed: int
 
     def table(self) -> "Group":
-        """For rich's console: the verdict, and one line for each posterior."""
+        """The comparison for rich's console: the verdict, and one line for each posterior; `print(found)` shows the same
+        without colours.
+
+        Returns:
+            A rich `Group`: `rich.print(found.table())`.
+        """
         from scorefold.report.comparison_table import table
 
         return table(self.summary())
 
     def summary(self) -> dict[str, Any]:
-        """Numbers and the verdict, as strict JSON can hold them."""
+        """Everything that was found, as strict JSON can hold it: settings, the numbers of every posterior and the verdict.
+        `write` puts it into comparison.json.
+        """
         return {
             "n": self.n,
             "data sets": {"simulated": self.asked, "used": self.used, "failed": self.failed},
@@ -118,9 +127,17 @@ class Comparison:
         }
 
     def write(self, out: Path | str, about: Mapping[str, str] | None = None) -> Path:
-        """Write the page report.html and comparison.json into a folder, which is made if need be; the folder.
+        """Write the page report.html and comparison.json into a folder, which is made if need be.
 
-        `about` is what the page shows as settings besides the numbers of data sets and draws.
+        Args:
+            out: The folder.
+            about: Settings that the page shows besides the numbers of data sets and draws. Default None: none.
+
+        Returns:
+            The folder's path.
+
+        Raises:
+            StorageError: The folder cannot be written to.
         """
         from scorefold.report import results_folder
         from scorefold.report.comparison_page import comparison_page
@@ -159,7 +176,15 @@ def _described(one: Standing) -> dict[str, Any]:
 
 
 def choose(tie: Tie) -> tuple[Standing, str]:
-    """Which of those that are tied to take, and why: the calibrated ones first, then one that is much quicker."""
+    """Which of several posteriors to take that the data sets cannot tell apart: a calibrated one first, then one that is much
+    quicker.
+
+    Args:
+        tie: The best and those that are tied with it.
+
+    Returns:
+        The one to take, and why, in words.
+    """
     every = (tie.best, *tie.others)
     calibrated = [one for one in every if one.calibrated]
     left = calibrated or list(every)
@@ -178,7 +203,18 @@ def choose(tie: Tie) -> tuple[Standing, str]:
 
 
 def words(tie: Tie, behind: Sequence[Standing], refused: Mapping[str, str], used: int, n: int) -> tuple[str, str]:
-    """The name to take and the verdict; `behind` are those clearly worse than the best."""
+    """The outcome of a comparison in words.
+
+    Args:
+        tie: The best posterior and those that are tied with it.
+        behind: Those that are clearly worse.
+        refused: Those that could not be compared, with the reason.
+        used: How many data sets were used.
+        n: Observations in each.
+
+    Returns:
+        The name of the one to take, and the verdict.
+    """
     chosen, why = choose(tie) if tie.others else (tie.best, "")
     if tie.others:
         said = _tied(tie, chosen, why, used)

@@ -16,7 +16,9 @@ from scorefold.types import Float
 
 
 class Contraction(NamedTuple):
-    """For each data set and parameter."""
+    """How much narrower than the prior the posterior is, and how far its mean is from the truth, for each data set and
+    parameter. `contraction` computes it.
+    """
 
     contraction: Float[np.ndarray, "datasets dim"]
     z: Float[np.ndarray, "datasets dim"]

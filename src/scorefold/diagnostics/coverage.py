@@ -30,7 +30,9 @@ ALL_PARAMETERS = "all together"
 
 
 class Coverage(NamedTuple):
-    """Coverage of each parameter's intervals, and of the ellipsoid for all of them."""
+    """How often credible sets hold the truth: the intervals of each parameter, and the ellipsoid for all of them. `coverage`
+    computes it; `sf.diagnose` holds two, of central and of highest-density sets.
+    """
 
     names: tuple[str, ...]
     """The parameters, and "all together" where there are several."""
@@ -39,7 +41,14 @@ class Coverage(NamedTuple):
     """`at` the levels p, `seen` the coverage."""
 
     def at(self, level: float) -> Float[np.ndarray, " quantities"]:
-        """Coverage at the nearest level."""
+        """Coverage at the level that is nearest to this one among those that were looked at.
+
+        Args:
+            level: The share of the posterior in a set, between 0 and 1.
+
+        Returns:
+            (quantities,), the share of the data sets in which the set held the truth; right is `level` itself.
+        """
         return self.uniformity.seen[:, np.abs(self.uniformity.at - level).argmin()]
 
 

@@ -68,13 +68,24 @@ class Diagnosis:
         return self.verdicts.overall.good
 
     def table(self) -> "Group":
-        """For rich's console: one line for each parameter, and one for each joint test."""
+        """The diagnosis for rich's console, one line for each parameter and one for each joint test; `print(found)` shows the
+        same without colours.
+
+        Returns:
+            A rich `Group`: `rich.print(found.table())`.
+        """
         from scorefold.report.diagnosis_table import table
 
         return table(self.summary())
 
     def figures(self) -> "dict[str, Figure]":
-        """Figures by name, such as "ranks", "coverage" and "tarp"; each is a matplotlib figure."""
+        """Draw everything that can be seen.
+
+        Returns:
+            matplotlib figures by name, such as "ranks", "coverage", "highest_density", "contraction" and "tarp"; with an
+            observed data
+            set more.
+        """
         from scorefold.report import diagnosis_figures
 
         return diagnosis_figures.all_of(self)
@@ -82,7 +93,15 @@ class Diagnosis:
     def write(self, out: Path | str, about: Mapping[str, str | int] | None = None) -> Path:
         """Write the page report.html, its figures and diagnosis.json into a folder, which is made if need be.
 
-        `about` is added to the settings that the page shows. Returns the folder.
+        Args:
+            out: The folder.
+            about: Settings that the page shows besides its own, such as where the posterior comes from. Default None: none.
+
+        Returns:
+            The folder's path.
+
+        Raises:
+            StorageError: The folder cannot be written to.
         """
         from scorefold.report import results_folder
         from scorefold.report.diagnosis_page import diagnosis_page
@@ -94,7 +113,9 @@ class Diagnosis:
         return out
 
     def summary(self) -> dict[str, Any]:
-        """Numbers and verdicts, as strict JSON can hold them."""
+        """Everything that was found, as strict JSON can hold it: settings, the numbers of every test, and the verdicts in
+        words. `write` puts it into diagnosis.json.
+        """
         found: dict[str, Any] = {
             "settings": dict(self.settings),
             "n": self.n,

@@ -20,7 +20,7 @@ from scipy.spatial.distance import pdist
 from scorefold.diagnostics.ranks import checked_draws
 from scorefold.types import Float
 
-MOST_PAIRED = 1_000
+MOST_IN_PAIRS = 1_000
 """Draws of which all pairs are taken; of more, so many at even distances."""
 
 
@@ -55,5 +55,5 @@ def energy_score(
     """
     truth, draws = checked_draws(truth, draws)
     apart = np.linalg.norm(draws - truth[:, None], axis=2).mean(axis=1)
-    step = -(-draws.shape[1] // MOST_PAIRED)
+    step = -(-draws.shape[1] // MOST_IN_PAIRS)
     return apart - np.array([pdist(one[::step]).mean() for one in draws]) / 2

@@ -21,7 +21,9 @@ from scorefold.types import Float
 
 
 class Influence(NamedTuple):
-    """Of each observation, by leaving it out."""
+    """How far each observation pulls the posterior, by leaving it out: the shift of the mean and its distance. It shows which
+    observation to look at where something is strange.
+    """
 
     shift: Float[np.ndarray, "n dim"]
     """How far the observation pulls the posterior mean: with it less without it, in posterior sd."""

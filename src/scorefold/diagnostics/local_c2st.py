@@ -50,7 +50,9 @@ LARGEST_E = 4.0
 
 
 class LocalC2ST(NamedTuple):
-    """The test at one data set."""
+    """The test at one data set: whether a classifier can tell draws from true parameters there, next to what it would say if
+    the posterior were right. `local_c2st` computes it.
+    """
 
     statistic: float
     null: Float[np.ndarray, " replicates"]

@@ -41,7 +41,9 @@ FEWEST_SIMULATED = 40
 
 
 class Misspecification(NamedTuple):
-    """How strange the observations are."""
+    """How strange the observations are, as a set and one by one, among data sets simulated from the prior. `misspecification`
+    computes it; `words` says it in words.
+    """
 
     p_value: float
     """For the set, all statistics together; below 5 % in at most 5 % of cases if the model is right."""

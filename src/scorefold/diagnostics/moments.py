@@ -46,7 +46,19 @@ def sd_ratio(draws: ArrayLike, reference: ArrayLike) -> Float[np.ndarray, " dim"
 def clouds(
     draws: ArrayLike, reference: ArrayLike, at_least: int = 2
 ) -> tuple[Float[np.ndarray, "draws dim"], Float[np.ndarray, "reference dim"]]:
-    """Both clouds in double precision, checked: (rows, dim), one dim, enough rows, all finite."""
+    """Two clouds of points to be compared, checked.
+
+    Args:
+        draws: (rows, dim).
+        reference: (rows, dim), of the same dim.
+        at_least: Rows that each must have. Default 2.
+
+    Returns:
+        Both in double precision.
+
+    Raises:
+        ScorefoldError: A shape is wrong, rows are too few, or a number is not finite.
+    """
     draws, reference = _cloud(draws, "draws", at_least), _cloud(reference, "reference", at_least)
     if draws.shape[1] != reference.shape[1]:
         raise ScorefoldError(

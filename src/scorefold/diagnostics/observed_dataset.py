@@ -18,6 +18,7 @@ from scorefold.diagnostics.trials import Trials, sample_quietly
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 
@@ -60,7 +61,20 @@ def examine(
     seed: int = 0,
     workers: int | Workers | None = None,
 ) -> Observed:
-    """Hold x_obs (n, numbers) against the trials: data sets of the same size, simulated over the prior."""
+    """Look at an observed data set: whether it is like anything simulated, which observations move the posterior, and whether
+    the posterior is right for it.
+
+    Args:
+        posterior: The posterior.
+        simulator: The one that it was trained on.
+        x_obs: (n, features), the observations, checked.
+        trials: Simulated data sets with draws, of as many observations.
+        seed: Of draws and simulations.
+        workers: Who runs the simulator, as in `sf.simulate`.
+
+    Returns:
+        An `Observed`.
+    """
     drawn = posterior.sample(x_obs.reshape(-1, *posterior.shape), OBSERVED_DRAWS, seed)
     numbers = x_obs.shape[1] - len(posterior.input_names)
     seen, simulated = x_obs[:, :numbers], trials.x[..., :numbers]  # the inputs are the same in all data sets
@@ -77,15 +91,28 @@ def examine(
 def posterior_predictive(
     drawn: Draws, simulator: Callable[..., Any], seed: int = 0, workers: int | Workers | None = None
 ) -> Predictive:
-    """The observations against data sets of as many, simulated from up to 200 of the draws that were made for them."""
+    """Compare observations with data sets simulated from draws that were made for them.
+
+    Args:
+        drawn: The draws, with their observations; up to 200 of them are used.
+        simulator: The one that the posterior was trained on.
+        seed: Of the choice and the simulations.
+        workers: Who runs the simulator, as in `sf.simulate`.
+
+    Returns:
+        A `Predictive`: for statistics of the data set, where the observed value lies among the simulated ones.
+
+    Raises:
+        ScorefoldError: The draws hold no observations.
+    """
     if drawn.x_obs is None:
         raise ScorefoldError("expected draws that hold their observations, as posterior.sample returns them")
     own = int(np.random.SeedSequence(seed, spawn_key=(10,)).generate_state(1)[0])
     count = min(PREDICTED_DATASETS, len(drawn.theta))
     some = np.random.default_rng([seed, 10]).choice(len(drawn.theta), count, replace=False)
     x_obs = drawn.x_obs.reshape(drawn.n, -1)
-    how: dict[str, Any] = {"inputs": drawn.inputs, "missing": drawn.missing}
-    simulate = partial(replicate, drawn.theta[some], simulator, len(x_obs), own, workers, **how)
+    calls = repeat(drawn.theta[some], len(x_obs), own, drawn.inputs)
+    simulate = partial(replicate, calls, simulator, workers, missing=drawn.missing)
     replicated = as_far_as_made(simulate, FEWEST_REPLICATES)
     replicated = replicated.reshape(len(replicated), len(x_obs), -1)[..., : x_obs.shape[1]]
     found = predictive(x_obs, replicated[~np.isnan(replicated).all(axis=2).any(axis=1)])

@@ -40,7 +40,9 @@ STATISTICS: dict[str, Statistic] = {
 
 
 class Predictive(NamedTuple):
-    """Each statistic, observed and replicated."""
+    """Observations next to data sets simulated from the posterior: each statistic, observed and replicated. `predictive`
+    computes it, and `Diagnosis.figures` shows it.
+    """
 
     names: tuple[str, ...]
     observed: Float[np.ndarray, "statistics numbers"]

@@ -40,7 +40,9 @@ Pooled = Int[np.ndarray, "datasets pooled quantities"]
 
 
 class Uniformity(NamedTuple):
-    """How uniform the ranks are, quantity by quantity and in total."""
+    """How uniform ranks are, quantity by quantity and in total: where their distribution was looked at, what was seen there,
+    and p-values. All calibration tests rest on it.
+    """
 
     at: Float[np.ndarray, " cuts"]
     """Where the empirical distribution is looked at, between 0 and 1."""
@@ -120,7 +122,18 @@ def uniformity(ranks: Pooled, seed: int = 0, replicates: int = EXCHANGES) -> Uni
 def checked_draws(
     truth: Float[np.ndarray, "datasets quantities"], draws: Float[np.ndarray, "datasets draws quantities"]
 ) -> tuple[Float[np.ndarray, "datasets quantities"], Float[np.ndarray, "datasets draws quantities"]]:
-    """Both as finite float64 of matching shapes and enough of them, or a ScorefoldError."""
+    """True values and draws for calibration, checked.
+
+    Args:
+        truth: (data sets, quantities).
+        draws: (data sets, draws, quantities).
+
+    Returns:
+        Both as float64.
+
+    Raises:
+        ScorefoldError: Shapes do not match, a number is not finite, or there are too few data sets or draws.
+    """
     truth, draws = np.asarray(truth, np.float64), np.asarray(draws, np.float64)
     if truth.ndim != 2 or draws.ndim != 3 or truth.shape != (draws.shape[0], draws.shape[2]):
         raise ScorefoldError(

@@ -23,7 +23,9 @@ from scorefold.types import Float, Int
 
 
 class SBC(NamedTuple):
-    """Ranks and what they say, first the parameters, then the other quantities."""
+    """What simulation-based calibration found: the ranks of the true values among posterior draws, parameters first and then
+    other quantities, and how uniform they are. `sbc` computes it.
+    """
 
     names: tuple[str, ...]
     parameters: int

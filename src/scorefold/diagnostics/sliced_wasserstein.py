@@ -24,10 +24,10 @@ from scorefold.diagnostics.moments import clouds, spread
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
-DIRECTIONS = 128
+PROJECTIONS = 128
 
 
-def sliced_wasserstein(draws: ArrayLike, reference: ArrayLike, directions: int = DIRECTIONS, seed: int = 0) -> float:
+def sliced_wasserstein(draws: ArrayLike, reference: ArrayLike, directions: int = PROJECTIONS, seed: int = 0) -> float:
     """The sliced Wasserstein distance of order 2 between draws and a reference, in the reference's standard deviations.
 
     Take it beside C2ST when that is near 1 for everything: it still tells draws 3 sd off from draws 30 sd off.

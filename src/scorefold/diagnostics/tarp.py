@@ -17,7 +17,9 @@ from scorefold.types import Float
 
 
 class TARP(NamedTuple):
-    """Expected coverage at every level, and the test."""
+    """Expected coverage at every level, of all parameters together, by distances from random reference points, and the test of
+    it. `tarp` computes it.
+    """
 
     closer: Float[np.ndarray, " datasets"]
     """The share f of draws that are closer to the reference point than the truth."""

@@ -17,6 +17,7 @@ from scorefold.diagnostics.ranks import FEWEST_RANKED
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
@@ -70,7 +71,21 @@ class DataSets(NamedTuple):
 
 
 def checked_plan(n: int, sims: int, draws: int, seed: int | None, fewest: int) -> Plan:
-    """The plan, if it is large enough to say anything; else a ScorefoldError."""
+    """A plan for simulated data sets, if it is large enough to say anything.
+
+    Args:
+        n: Observations in a data set.
+        sims: Data sets.
+        draws: Posterior draws given each, FEWEST_RANKED or more.
+        seed: Of everything; None takes a fresh one, and says which.
+        fewest: Data sets that are needed at least.
+
+    Returns:
+        The plan.
+
+    Raises:
+        ScorefoldError: One of them is too small, or no whole number.
+    """
     n, sims, draws = (settings.count(*one) for one in (("n", n, 1), ("sims", sims, fewest), ("draws", draws, FEWEST_RANKED)))
     return Plan(n, sims, draws, settings.seed(seed), fewest)
 
@@ -82,15 +97,29 @@ def simulate_data_sets(
     workers: int | Workers | None = None,
     progress: bool = False,
 ) -> DataSets:
-    """The data sets of a plan, from a posterior's prior and the simulator that it was trained on; `workers` run that."""
+    """Simulate data sets with parameters from the posterior's prior.
+
+    Args:
+        posterior: Whose prior, and whose known inputs.
+        simulator: The one that it was trained on.
+        plan: How many data sets of how many observations.
+        workers: Who runs the simulator, as in `sf.simulate`.
+        progress: Whether to show a bar.
+
+    Returns:
+        The data sets with their true parameters, without those in which a simulation failed.
+
+    Raises:
+        ScorefoldError: Observations have another shape than the posterior's, or too few data sets are left.
+    """
     # A seed of its own: with the seed of training, these would be the parameters that were trained on.
     seed = int(np.random.SeedSequence(plan.seed, spawn_key=(9,)).generate_state(1, np.uint64)[0] >> np.uint64(1))
     truth = posterior.prior.sample(plan.sims, seed)
     inputs = plan.inputs
     if inputs is None and (drawn := posterior.simulated_inputs(plan.sims * plan.n, seed)) is not None:
         inputs = drawn.reshape(plan.sims, plan.n, -1)
-    how = (simulator, plan.n, seed, workers, progress, inputs, posterior.missing)
-    x = as_far_as_made(partial(replicate, truth, *how), plan.fewest)
+    calls = repeat(truth, plan.n, seed, inputs)
+    x = as_far_as_made(partial(replicate, calls, simulator, workers, progress, posterior.missing), plan.fewest)
     truth = truth[: len(x)]
     if x.shape[2:] != posterior.shape:
         raise ScorefoldError(f"expected the simulator trained on, with observations {posterior.shape}; got {x.shape[2:]}")
@@ -109,7 +138,22 @@ def run_trials(
     workers: int | Workers | None = None,
     progress: bool = False,
 ) -> Trials:
-    """Simulate the data sets of a plan and draw from the posterior given each; `workers` run the simulator."""
+    """Simulate the data sets of a plan and draw from the posterior given each.
+
+    Args:
+        posterior: The posterior.
+        simulator: The one that it was trained on.
+        plan: How many data sets, observations and draws.
+        workers: Who runs the simulator, as in `sf.simulate`.
+        progress: Whether to show bars.
+
+    Returns:
+        True parameters, data sets and draws, without data sets whose draws diverged.
+
+    Raises:
+        ScorefoldError: Too few data sets are left.
+        Interrupted: Ctrl-C came before there were enough of them.
+    """
     truth, x, failed, seed = simulate_data_sets(posterior, simulator, plan, workers, progress)
     many = drawn_as_far(partial(sample_quietly, posterior, x, plan.draws, seed, progress), plan)
     truth, x = truth[: len(many.theta)], x[: len(many.theta)]

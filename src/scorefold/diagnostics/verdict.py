@@ -41,7 +41,7 @@ JOINTLY = "the parameters are wrong jointly, or the data are not used rightly"
 
 
 class Verdict(NamedTuple):
-    """On one quantity."""
+    """What calibration says about one quantity: whether it is good, and in words what is wrong with it and what follows."""
 
     name: str
     good: bool
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """On each quantity, and over all."""
+    """What calibration says about each quantity, and about all of them together, in words. `Diagnosis.verdicts` holds it."""
 
     each: tuple[Verdict, ...]
     overall: Verdict

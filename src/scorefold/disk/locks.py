@@ -25,7 +25,14 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 
 def take(file: Any) -> bool:
-    """Lock an open file (or its descriptor) without waiting; False where another one holds it."""
+    """Lock an open file without waiting for it.
+
+    Args:
+        file: The file, or its descriptor.
+
+    Returns:
+        True, or False where another one holds it. It ends with the process that has it, however that ends.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

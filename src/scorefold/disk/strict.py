@@ -72,7 +72,19 @@ def _short(digits: str) -> int:
 
 
 def keys(value: Any, wanted: Collection[str], where: str) -> dict[str, Any]:
-    """The value, once it is an object with exactly the wanted keys; else a ModelError that names those unknown and missing."""
+    """An object of a file that must have just these keys.
+
+    Args:
+        value: What was read.
+        wanted: The keys.
+        where: What to call it in messages.
+
+    Returns:
+        The value.
+
+    Raises:
+        ModelError: It is no object, or has other keys; the message names those unknown and missing.
+    """
     if not isinstance(value, dict):
         raise ModelError(f"expected {where} to be an object; got {value!r:.60}")
     if set(value) != set(wanted):

@@ -59,9 +59,16 @@ class Header(NamedTuple):
 
 
 def content(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of a safetensors file that holds these arrays; arrays of other types than `TYPES` are a ModelError.
+    """The bytes of a safetensors file.
 
-    The same arrays give the same bytes.
+    Args:
+        arrays: What it holds, by name.
+
+    Returns:
+        The bytes; equal arrays give equal bytes.
+
+    Raises:
+        ModelError: An array has another type than those in `TYPES`.
     """
     for name, array in arrays.items():
         if array.dtype not in TYPES.values():
@@ -129,7 +136,15 @@ def read_arrays(file: BinaryIO, header: Header, expected: Mapping[str, Spec], sh
 
 
 def compare(found: Mapping[str, Spec], expected: Mapping[str, Spec]) -> None:
-    """Check that the same names have the same shapes and types, or raise a ModelError that names the first difference."""
+    """Check that a file holds what it should.
+
+    Args:
+        found: Shapes and types in the file, by name.
+        expected: Those that there should be.
+
+    Raises:
+        ModelError: They differ; the message names the first difference.
+    """
     strict.keys(dict(found), expected, "the weights")
     for name, spec in expected.items():
         got = found[name]

@@ -28,7 +28,12 @@ def storage_error(error: OSError, task: str, then: str = "") -> StorageError:
 
 @contextmanager
 def told(task: str, then: str = "") -> Iterator[None]:
-    """Whatever the system says inside becomes a typed error."""
+    """Turn what a disk says into words: an OSError within the `with` block comes out as a `StorageError`.
+
+    Args:
+        task: What is tried, for the message: "write to X".
+        then: What holds now, and how to go on.
+    """
     try:
         yield
     except OSError as error:

@@ -22,12 +22,30 @@ METHODS: dict[str, Method] = {
 
 
 def usual_set_size(method: str, n: int) -> int:
-    """Observations in a set to simulate for n of them: one, all, or for PF-NPSE the paper's choice."""
+    """How many observations the sets should have that one simulates for a method, where there will be n observations.
+
+    Args:
+        method: Its name.
+        n: How many observations there will be.
+
+    Returns:
+        1; n for methods that take all observations at once; for PF-NPSE the paper's choice, 6.
+    """
     return {"pf-npse": 6, "npse": n, "npe": n, "abc": n}.get(method, 1)
 
 
 def get(method: str | Method) -> Method:
-    """A method by its name, or the configured one that was given."""
+    """A method by its name.
+
+    Args:
+        method: One of `METHODS`, or a configured method, which comes back as it is.
+
+    Returns:
+        The method with its settings.
+
+    Raises:
+        ScorefoldError: There is none of this name (the message has the closest), or a class was given instead of an object.
+    """
     if isinstance(method, Method):
         return method
     if isinstance(method, type) and issubclass(method, Method):

@@ -36,13 +36,13 @@ from scorefold.train.checkpoint import Checkpoint
 from scorefold.types import Float, Int
 
 SUMMARIES = ("moments", "regression")
-FEWEST = 50
+FEWEST_KEPT = 50
 """Simulations kept at least, and half of it simulated sets that are large enough at least."""
 COMPARED = 200
 """Simulated sets whose nearest neighbour shows what is near."""
-FAR = 2.0
+FAR_OFF = 2.0
 """Times as far as the farthest of those: then nothing is like the observations."""
-RIDGE = 1e-6
+REGRESSION_RIDGE = 1e-6
 
 
 class AbcInfo(NamedTuple):
@@ -100,7 +100,7 @@ class ABC(Method):
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list["AbcPosterior"]:
-        """There is nothing to train: the simulations are kept."""
+        """Keep the simulations, standardised. There is nothing to train, so seeds, progress and checkpoint are not used."""
         return [self._train(one) for one in sims]
 
     def _train(self, sims: Simulations) -> "AbcPosterior":
@@ -142,10 +142,10 @@ class AbcPosterior(Posterior):
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """Compare, keep, adjust, pick."""
         n, large = len(x), self.sizes >= len(x)
-        if large.sum() < 2 * FEWEST:
+        if large.sum() < 2 * FEWEST_KEPT:
             raise ScorefoldError(
-                f"expected at least {2 * FEWEST} simulated sets of {n} observations or more; got {large.sum()}. Simulate with "
-                f"a larger set_size or budget, use sf.smc_abc, which simulates sets of {n}, or method='f-npse'."
+                f"expected at least {2 * FEWEST_KEPT} simulated sets of {n} observations or more; got {large.sum()}. Simulate "
+                f"with a larger set_size or budget, use sf.smc_abc, which simulates sets of {n}, or method='f-npse'."
             )
         u, summaries = self.u[large], moments(self.x[large, :n])
         seen = moments(standardized(self.standardize, x.astype(np.float32))[None])
@@ -154,14 +154,14 @@ class AbcPosterior(Posterior):
         scale = np.maximum(summaries.std(axis=0), 1e-9)
         summaries, seen = summaries / scale, seen[0] / scale
         distance = _distances(summaries, seen)
-        count = max(FEWEST, int(np.ceil(self.method.accept * len(u))))
+        count = max(FEWEST_KEPT, int(np.ceil(self.method.accept * len(u))))
         kept = np.argsort(distance, kind="stable")[: min(count, len(u))]
         rng = np.random.default_rng(seed)
         weights = epanechnikov(distance[kept])
         moved = adjusted(u[kept], summaries[kept], seen, weights) if self.method.adjust else u[kept]
         info = AbcInfo(
             len(u), len(kept), float(distance[kept[-1]]), float(distance[kept[0]]), float(1 / np.sum(weights**2)),
-            converged=bool(distance[kept[0]] <= FAR * _usual(summaries, rng)), diverged=False,
+            converged=bool(distance[kept[0]] <= FAR_OFF * _usual(summaries, rng)), diverged=False,
         )  # fmt: skip
         if not info.converged:
             warnings.warn(
@@ -194,7 +194,7 @@ def adjusted(u: np.ndarray, summaries: np.ndarray, seen: np.ndarray, weights: np
     root = np.sqrt(weights)[:, None]
     offset = summaries - seen
     design = np.concatenate([np.ones((len(u), 1)), offset], axis=1) * root
-    ridge = RIDGE * np.trace(design.T @ design) * np.eye(design.shape[1])
+    ridge = REGRESSION_RIDGE * np.trace(design.T @ design) * np.eye(design.shape[1])
     if len(u) <= 2 * design.shape[1]:  # too few to fit a line
         return u
     slope = np.linalg.solve(design.T @ design + ridge, design.T @ (u * root))[1:]

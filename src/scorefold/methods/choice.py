@@ -32,18 +32,18 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 
 MOST_OUTCOMES = 32
-LOOKED_AT = 10_000
+CASES_LOOKED_AT = 10_000
 """Cases that are looked at."""
 LARGEST_ATOM = 0.005
 """Share of the cases in which a continuous number may have its most frequent value."""
 LEAST_LEFT = 1e-8
 """Variance along the direction in which numbers vary least together, where each has 1."""
-MOST_FAILED = 0.01
+MOST_FAILED_OF_ALL = 0.01
 """Share of the simulator calls."""
 
 
 class Choice(NamedTuple):
-    """A method, and why."""
+    """A method that the simulations ask for, and why, in words that go on from "learning"."""
 
     method: Method
     why: str
@@ -58,12 +58,20 @@ class Auto(Method):
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> Sequence[Posterior]:
-        """By the method that the first of the simulations ask for."""
+        """Train by the method that the first of the simulations ask for, and give its posteriors."""
         return choose(sims[0]).method.train(sims, seeds, progress, checkpoint)
 
 
 def choose(sims: Simulations) -> Choice:
-    """A likelihood where one can be learned, else scores."""
+    """Which method to take for some simulations: a likelihood where one can be learned, else composed scores (see the top of
+    this file).
+
+    Args:
+        sims: The simulations; the first 10,000 cases are looked at.
+
+    Returns:
+        The method with its usual settings, and why.
+    """
     reason = _without_likelihood(sims)
     if reason:
         return Choice(NPSE(set_size=1) if sims.set_size == 1 else NPSE(), f"composed scores, as {reason}")
@@ -77,11 +85,11 @@ def _without_likelihood(sims: Simulations) -> str:
         return "the prior is known from draws only"
     if sims.set_size > 1:
         return "the simulations are in sets of observations"
-    if sims.missing or sims.failed > MOST_FAILED * sims.budget:
+    if sims.missing or sims.failed > MOST_FAILED_OF_ALL * sims.budget:
         return "numbers may be missing" if sims.missing else f"{sims.failed:,} of {sims.budget:,} simulations failed"
     if len(sims.shape) > 1 or outcomes > MOST_OUTCOMES:
         return f"an observation is {' × '.join(map(str, sims.shape))} numbers"
-    x = np.asarray(sims.x[:LOOKED_AT], np.float64).reshape(min(len(sims.x), LOOKED_AT), -1)[:, :outcomes]
+    x = np.asarray(sims.x[:CASES_LOOKED_AT], np.float64).reshape(min(len(sims.x), CASES_LOOKED_AT), -1)[:, :outcomes]
     kinds = look(sims).kind[:outcomes]
     whole = (kinds == BINARY) | (kinds == COUNT)
     names = sims.x_names or tuple(f"x{i}" for i in range(outcomes))

@@ -115,20 +115,7 @@ def fit_many(
         (100, 1)
     """
     _check_lists(sims, seeds)
-    chosen = methods.get(method)
-    for one in sims:
-        health.check(one)
-    if isinstance(chosen, Auto) and sims:
-        chosen, why = choose(sims[0])
-        say(f"learning {why}", progress)
-    check_can_be_saved(chosen)
-    if method == "pf-npse" and all(one.set_size == 1 for one in sims):
-        warnings.warn(
-            "the simulations are in sets of one observation, for which pf-npse is f-npse. For larger sets simulate with "
-            "sf.simulate(…, set_size=6).",
-            ScorefoldWarning,
-            stacklevel=3,
-        )
+    chosen = _chosen(sims, method, progress)
     _check_alike(sims, seeds, chosen)
     for one in sims:
         health.say(one)
@@ -156,6 +143,25 @@ def _trained(
         trained: Sequence[Any] = method.train(sims, seeds, progress, kept)
     finished = kept is None or not kept.best_so_far
     return [replace(one, made=_made(own, seed, finished)) for one, own, seed in zip(trained, sims, seeds, strict=True)]
+
+
+def _chosen(sims: Sequence[Simulations], method: str | Method, progress: bool) -> Method:
+    """The method that was named, or that the simulations ask for; refused before any work if its posterior cannot be saved."""
+    chosen = methods.get(method)
+    for one in sims:
+        health.check(one)
+    if isinstance(chosen, Auto) and sims:
+        chosen, why = choose(sims[0])
+        say(f"learning {why}", progress)
+    check_can_be_saved(chosen)
+    if method == "pf-npse" and all(one.set_size == 1 for one in sims):
+        warnings.warn(
+            "the simulations are in sets of one observation, for which pf-npse is f-npse. For larger sets simulate with "
+            "sf.simulate(…, set_size=6).",
+            ScorefoldWarning,
+            stacklevel=4,
+        )
+    return chosen
 
 
 def _check_lists(sims: Any, seeds: Any) -> None:

@@ -128,7 +128,14 @@ def _restore(description: Any, kinds: tuple[type[Method], ...], embedding: Calla
 
 
 def check_can_be_saved(method: Method) -> None:
-    """Refuse settings that could not be written down after training; a method of the user's own is their affair."""
+    """Refuse, before any training, a method whose posterior could not be saved.
+
+    Args:
+        method: The configured method.
+
+    Raises:
+        ScorefoldError: One of its settings cannot be written down; the message says which.
+    """
     if not isinstance(method, tuple(SETTINGS.values())):
         return
     functions = {"embedding": getattr(method, "embedding", None)}

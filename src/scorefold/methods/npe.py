@@ -106,7 +106,9 @@ class NPE(Method):
         return scale, fit(standardized(scale, cases.x), cases.sizes, cases.u)
 
     def network_shape(self, dim: int, observation: tuple[int, ...], largest_set: int) -> SetFlowShape:
-        """The network that these settings mean for a prior and simulations."""
+        """The flow that these settings mean for a prior and simulations: its sizes, from which a `SetFlow` is made, trained or
+        read from a file.
+        """
         return SetFlowShape(
             dim,
             math.prod(observation),

@@ -16,7 +16,6 @@ import numpy as np
 from scorefold import settings
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError
-from scorefold.methods.fixed_with_holes import fixed_with_holes
 from scorefold.methods.method import Method
 from scorefold.methods.nle import local_likelihood
 from scorefold.methods.refine.refine import refine
@@ -28,22 +27,20 @@ from scorefold.posterior.reach import reach_of
 from scorefold.posterior.refining import Refining
 from scorefold.progress import step
 from scorefold.sample import Sampler
-from scorefold.score.denoising import Fixed, score_objective
+from scorefold.score.denoising import score_objective
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.fit_correction import fit_correction
-from scorefold.score.gaussian_base import fit_gaussian_base
-from scorefold.score.narrowest import least_noise
+from scorefold.score.fixed import fit_fixed
 from scorefold.score.network import Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
-from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.simulation.holes import COPIES, dropped
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import train
 from scorefold.train.training import Training
-from scorefold.train.training_set import TrainingSet, training_sets
+from scorefold.train.training_set import training_sets
 
 MOST_LEVELS = 100_000
 
@@ -124,7 +121,11 @@ class NPSE(Method):
     def train(
         self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
     ) -> list[ComposedPosterior]:
-        """Train one ensemble for each of the simulations, together, and find out which sets each does best with."""
+        """Train one ensemble of score networks for each of the simulations, all together.
+
+        Simulations in larger sets than `set_size` are cut. After the networks, the correction by unseen cases is fitted, and it
+        is found out which sets do best for how many observations. Arguments and what is raised are those of `Method.train`.
+        """
         if self.missing != sims[0].missing:
             return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
         if self.missing:
@@ -138,7 +139,8 @@ class NPSE(Method):
         largest = min(self.set_size or first.set_size, first.set_size)
         shape = self.network_shape(first.prior.dim, first.prior.has_density, first.shape, largest)
         sets = training_sets(sims, largest, self.training, seeds, prior_too=True)
-        fixed = [self._fixed(cases, first.prior.has_density) for cases in sets]
+        smallest = int(first.prior.has_density)
+        fixed = [fit_fixed(cases, self.schedule, self.T, self.base, smallest, self.missing) for cases in sets]
         fitted = train(score_objective(shape), sets, fixed, self.training, self.base, progress, checkpoint)
         trained = []
         for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
@@ -157,7 +159,9 @@ class NPSE(Method):
     def refine(
         self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
     ) -> Sequence[Posterior]:
-        """A posterior for each data set, from simulations near it."""
+        """A posterior of composed scores for each data set, from simulations in a region around its draws;
+        `methods/refine/refine.py` has the rounds. Arguments are those of `Method.refine`.
+        """
         if self.missing:
             raise ScorefoldError(
                 "expected a posterior for complete observations to refine; got one trained with missing=True. Spend the "
@@ -170,7 +174,17 @@ class NPSE(Method):
         return refine(start, xs, simulator, sims, plan, local_likelihood(plan))
 
     def network_shape(self, dim: int, has_density: bool, observation: tuple[int, ...], largest_set: int) -> Shape:
-        """The network that these settings mean for a prior and simulations."""
+        """The network that these settings mean.
+
+        Args:
+            dim: How many parameters there are.
+            has_density: Whether the prior is known by more than draws; otherwise the network learns its score too.
+            observation: The shape of one observation.
+            largest_set: The most observations in a set.
+
+        Returns:
+            Its shape, from which a `ScoreNetwork` is made.
+        """
         return Shape(
             dim=dim,
             x=math.prod(observation),
@@ -184,14 +198,3 @@ class NPSE(Method):
             embedding=self.embedding,
             missing=self.missing,
         )
-
-    def _fixed(self, cases: TrainingSet, has_density: bool) -> Fixed:
-        """Standardisation, Gaussian base and, as low as the base finds the posteriors narrow, the noise levels."""
-        standardize = fit_standardize(cases.observations, self.missing)
-        if not self.base:
-            return Fixed(levels(self.schedule, self.T), standardize, None)
-        if self.missing:
-            return fixed_with_holes(self.schedule, self.T, cases, standardize)
-        x = standardized(standardize, cases.x)
-        base = fit_gaussian_base(x, cases.sizes, cases.u, smallest=int(has_density))
-        return Fixed(levels(self.schedule, self.T, least=least_noise(base, x, cases.sizes, cases.u)), standardize, base)

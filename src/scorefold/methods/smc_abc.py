@@ -35,16 +35,17 @@ from scorefold.posterior.draws import Draws
 from scorefold.posterior.observations import within_reach
 from scorefold.prior import Prior
 from scorefold.shown import brief
-from scorefold.simulation.inputs import inputs_from
+from scorefold.simulation.calls import repeat
+from scorefold.simulation.inputs import Inputs, inputs_from
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers, as_workers
 
-KEPT = 0.5
+KEPT_OF_A_ROUND = 0.5
 """α"""
-PATIENCE = 0.05
+LEAST_PROGRESS = 0.05
 """The share of new ones below the last tolerance at which it ends."""
 SMALLEST_ROUND = 100
-ROUNDS = 10
+ROUNDS_OF_A_BUDGET = 10
 """A budget is cut into about so many rounds."""
 FEWEST_EFFECTIVE = 50
 """Draws that the weights of a settled population are worth."""
@@ -135,17 +136,13 @@ def smc_abc(
     started = time.perf_counter()
     budget, draws = settings.count("budget", budget, SMALLEST_ROUND), settings.count("draws", draws, 1)
     seed, x, known = settings.seed(seed), _checked(prior, simulator, x_obs), inputs_from(inputs, None)
-    if known is not None and (known.table is None or len(known.table) != len(x)):
-        raise ScorefoldError(f"expected inputs as a table with a row for each of the {len(x)} observations")
-    size = _round_size(budget, len(x))
+    size = _round_size(budget, len(x), known)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
     compare = _Comparison(prior, simulator, x, seed, as_workers(workers), None if known is None else known.table)
     kept, path = _approach(compare, size, budget, rng)
     weights = kept.weights() * epanechnikov(kept.distance)
     weights /= weights.sum()
-    effective = float(1 / np.sum(weights**2))
-    info = SmcInfo(*path[:3], effective, path.ended and effective >= FEWEST_EFFECTIVE, False)
-    _warn(info, path, compare.failed)
+    info = _info(path, weights, compare.failed)
     moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
     theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
     how = f"a population of {len(kept.u)}, {len(path.tolerances)} rounds"
@@ -153,9 +150,11 @@ def smc_abc(
     return Draws(theta, prior.names, info, len(x), how, seconds, inputs=compare.inputs, input_names=own)
 
 
-def _round_size(budget: int, n: int) -> int:
-    """Sets of n observations in a round, or a ScorefoldError where the budget has not even one round."""
-    size = max(SMALLEST_ROUND, budget // (n * ROUNDS))
+def _round_size(budget: int, n: int, inputs: Inputs | None) -> int:
+    """Sets of n observations in a round; a ScorefoldError where the budget has not even one, or inputs are not theirs."""
+    if inputs is not None and (inputs.table is None or len(inputs.table) != n):
+        raise ScorefoldError(f"expected inputs as a table with a row for each of the {n} observations")
+    size = max(SMALLEST_ROUND, budget // (n * ROUNDS_OF_A_BUDGET))
     if size * n > budget:
         raise ScorefoldError(
             f"expected a budget of at least {size * n:,} calls, for {size} sets of {n} observations; got {budget:,}. "
@@ -179,7 +178,7 @@ def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Gen
     """Round after round, until new ones hardly come nearer or the budget is spent."""
     n = len(compare.x)
     u = rng.standard_normal((size, compare.prior.dim))
-    kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT * size)))
+    kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT_OF_A_ROUND * size)))
     tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
     new, ended, interrupted = size - len(kept.u), False, False
     while not ended and calls + new * n <= budget:
@@ -194,11 +193,14 @@ def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Gen
         kept = both.nearest(len(kept.u))
         tolerances.append(kept.distance[-1])
         calls += new * n
-        ended = acceptance[-1] < PATIENCE
+        ended = acceptance[-1] < LEAST_PROGRESS
     return kept, _Path(np.array(tolerances), np.array(acceptance), calls, ended, interrupted)
 
 
-def _warn(info: SmcInfo, path: _Path, failed: int) -> None:
+def _info(path: _Path, weights: np.ndarray, failed: int) -> SmcInfo:
+    """How the population moved; warnings where it has not settled, and of failed simulations."""
+    effective = float(1 / np.sum(weights**2))
+    info = SmcInfo(*path[:3], effective, path.ended and effective >= FEWEST_EFFECTIVE, False)
     if not info.converged:
         why = "the budget was spent while it still came nearer. Raise the budget"
         if path.ended:
@@ -212,6 +214,7 @@ def _warn(info: SmcInfo, path: _Path, failed: int) -> None:
             ScorefoldWarning,
             stacklevel=3,
         )
+    return info
 
 
 class _Comparison:
@@ -237,7 +240,7 @@ class _Comparison:
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(6, self.round)).generate_state(1, np.uint64)[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScorefoldWarning)  # all rounds' failures are counted and said at the end
-            x = replicate(self.prior.from_normal(u), self.simulator, n, seed, self.workers, inputs=self.inputs)
+            x = replicate(repeat(self.prior.from_normal(u), n, seed, self.inputs), self.simulator, self.workers)
         x = x.reshape(len(u), n, -1)[..., : None if self.inputs is None else -self.inputs.shape[1]]
         self.failed += int(np.isnan(x).any(axis=2).sum())
         if x.shape[2] != self.x.shape[1]:

@@ -12,7 +12,7 @@ from scorefold.simulation.simulations import Simulations
 
 MOST_WHOLE = 64
 """Each has a network of its own. Where there are more, all numbers are taken for continuous."""
-LARGEST = 2.0**20
+LARGEST_WHOLE = 2.0**20
 """Whole numbers in single precision cannot be told from others where they are large; nor need they be."""
 
 
@@ -27,7 +27,7 @@ def lattices_of(sims: Sequence[Simulations]) -> list[Lattice | None]:
     outcomes = len(looks[0].kind) - len(sims[0].input_names)
     low, high = np.stack([one.low for one in looks]), np.stack([one.high for one in looks])
     kinds = np.stack([one.kind for one in looks])
-    small = np.maximum(np.abs(low), np.abs(high)) < LARGEST
+    small = np.maximum(np.abs(low), np.abs(high)) < LARGEST_WHOLE
     whole = (((kinds == BINARY) | (kinds == COUNT)) & small).all(axis=0)[:outcomes]
     places = np.flatnonzero(whole)
     if not 0 < len(places) <= MOST_WHOLE:

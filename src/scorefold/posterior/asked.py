@@ -18,11 +18,10 @@ from scorefold.errors import ScorefoldError
 from scorefold.noise import LogDensity, Score
 from scorefold.posterior.draws import Options
 from scorefold.posterior.rule_and_sampler import get_sampler
-from scorefold.posterior.tilted import tilt_of
 from scorefold.prior import Prior
 from scorefold.prior.given_values import plane
 from scorefold.prior.prior_ratio import PriorRatio, prior_ratio
-from scorefold.prior.proposal import TruncatedProposal
+from scorefold.prior.proposal import GaussianProposal, Proposal, TruncatedProposal
 from scorefold.sample import Langevin, Metropolis, SelfTuned
 from scorefold.types import Cloud
 
@@ -31,7 +30,9 @@ MOST_MORE = 16
 
 
 class Asked(eqx.Module):
-    """What happens to a composed score before a sampler follows it; in a compiled program."""
+    """What happens to a composed score before a sampler follows it: a proposal gives way to the prior, another prior comes in,
+    some parameters are held. It is a part of a compiled program.
+    """
 
     tilt: Tilt | None = None
     other: OtherPrior | None = None
@@ -63,7 +64,19 @@ class Asked(eqx.Module):
 
 
 def asked_of(prior: Prior, options: Options) -> Asked:
-    """What these options, and a Gaussian proposal in place of the prior, come to."""
+    """What options of `sample`, and a Gaussian proposal in place of the prior, come to for a composed score.
+
+    Args:
+        prior: The posterior's, with the proposal that was simulated from if there was one.
+        options: What `sample` was told.
+
+    Returns:
+        The changes to the score, as arrays for a compiled program.
+
+    Raises:
+        ScorefoldError: Another prior was asked for where simulations are from truncated proposals, or values are not possible
+            ones.
+    """
     tilt = tilt_of(prior.proposal)
     other = None if options.prior is None else on_device(ratio_of(prior, options.prior))
     if options.given is None:
@@ -88,14 +101,35 @@ def on_device(ratio: PriorRatio) -> OtherPrior:
 
 
 def inside(prior: Prior, options: Options, u: np.ndarray) -> np.ndarray:
-    """Which draws, in the space of the scores, lie where the other prior has weight."""
+    """Which draws lie where another prior has weight; all of them where none was asked for.
+
+    Args:
+        prior: The posterior's.
+        options: What `sample` was told.
+        u: (draws, dim), in the space of the scores.
+
+    Returns:
+        (draws,) booleans; the others are left out, and more are drawn.
+    """
     if options.prior is None:
         return np.ones(len(u), bool)
     return prior_ratio(prior, options.prior).inside(u if prior.proposal is None else prior.proposal.from_w(u))
 
 
 def langevin_for(sampler: Any, options: Options) -> Any:
-    """The sampler for a changed score: self-tuned where none is asked for, and none that reverses a diffusion."""
+    """The sampler for a score that was changed after composition: the changed score is not that of a diffusion, so none that
+    reverses one.
+
+    Args:
+        sampler: What was asked for, by name or configured; None for the default.
+        options: What `sample` was told; without another prior or given values the sampler comes back as it is.
+
+    Returns:
+        A Langevin sampler, by default the self-tuned one.
+
+    Raises:
+        ScorefoldError: Another sampler was asked for.
+    """
     if options.prior is None and options.given is None:
         return sampler
     chosen = SelfTuned() if sampler is None else get_sampler(sampler)
@@ -113,3 +147,10 @@ def too_few(kept: int, made: int) -> ScorefoldError:
         f"expected draws where the other prior has weight; got {kept:,} of {made:,}. The observations speak for parameters "
         "outside of it; widen that prior, or look at draws under the first one."
     )
+
+
+def tilt_of(proposal: Proposal | None) -> Tilt | None:
+    """From a Gaussian proposal to the prior; nothing where that was simulated from, or cut."""
+    if not isinstance(proposal, GaussianProposal):
+        return None
+    return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))

@@ -48,7 +48,15 @@ def by_member(
 
 
 def response(u: Cloud, scores: Float[Array, "members draws dim"]) -> Float[Array, "dim dim"]:
-    """The inverse of the mean score's slope around the draws, within a mode."""
+    """How far draws move where the score is off by one: the inverse of the mean score's slope around the draws, within a mode.
+
+    Args:
+        u: (draws, dim).
+        scores: (members, draws, dim), every member's composed score there.
+
+    Returns:
+        (dim, dim), symmetric.
+    """
     root = preconditioner(u, scores.mean(axis=0), jax.random.key(0))
     return root @ root.T
 
@@ -72,7 +80,18 @@ def at_pairs(ensemble: ScoreEnsemble, x: Array, size: Array, level: Level, u: Cl
 
 
 def all_pairs(ensemble: ScoreEnsemble, x: np.ndarray, level: Level, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """`at_pairs` for sets x (pairs, set, features), padded so that few programs serve any number of them."""
+    """Scores of many sets, each at a draw of its own, less the prior's, as checks need them.
+
+    Args:
+        ensemble: The networks.
+        x: (pairs, set, features).
+        level: The noise level.
+        u: (pairs, dim).
+
+    Returns:
+        The scores (pairs, dim) and their derivatives (pairs, dim, dim). Pairs are padded, so that few programs serve any number
+        of them.
+    """
     count, size = x.shape[:2]
     sets = np.zeros((-(-count // PAIRS_TOGETHER) * PAIRS_TOGETHER, ensemble.network.shape.largest_set, x.shape[2]))
     sets[:count, :size] = x

@@ -10,17 +10,11 @@ and n observations composed miss the score by (n/m) b₀. With A the draws' cova
 
     T2 = A (n/m) b₀ / (1 + B)          (per parameter C (n/m) b₀, C = Cov(θ, u)), signed, with a standard error of about √(n/K),
 
-B the line's slope along the parameter, as below, which is what the score is too flat by.
+B the line's slope along the parameter, which is what the score is too flat by.
 
-Their widths are off by what the line and the second-moment twin say. With e the residuals of the line and B its slope, along
-each parameter and in units of the draws' own precision, let J = (n/m) E[e²], K = -(n/m) E[∇g] and B likewise. The draws have
-the precision 1 = K + that of the prior; the right one of the corrected score (`score/local_mean.py`) is 1 + (K+B)²/J - K, to
-first order 1 - (J - K) + 2B. A score that is c times too large has J/K = c and B = 0, one that misses by B u has J - K = B.
-
-`LocalMean` takes both away as far as the simulations can tell: intercept, slope and D are each shrunk towards 0 by the
-positive-part James–Stein factor 1 - (their number) / χ² ("Estimation with quadratic loss", James and Stein, 1961). Besides,
-observed and simulated observations are compared: mean rank, and mean distance from the middle rank, of every feature, the
-largest difference judged by permutation.
+Their widths follow from the residuals of the same line, and `LocalMean` takes both errors away as far as the simulations can
+tell (`pair_moments.py`). Besides, observed and simulated observations are compared: mean rank, and mean distance from the
+middle rank, of every feature, the largest difference judged by permutation.
 """
 
 import warnings
@@ -32,38 +26,25 @@ import numpy as np
 from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
-from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around, Disagreement
+from scorefold.posterior.pair_moments import LEAST_PRECISION, Pairs, correction, moments, sure, widths
+from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around
 from scorefold.prior import Prior
 from scorefold.score.local_mean import LocalMean
 from scorefold.shown import html_table, one_line
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float, single_precision
 
-DRAWS = 1_000
-SPREAD = 1.5
+CHECKED_DRAWS = 1_000
+DRAWS_APART = 1.5
 FEWEST_SETS = 50
 PERMUTATIONS = 999
-UNLIKELY = 0.01
+ALARMING_P = 0.01
 TOLD = 0.1
 """Posterior sd: what advice on the number of simulations aims at."""
 LARGEST_FACTOR = 3.0
 """A width whose standard error is larger is not told."""
-REMAINS = 0.2
-"""PROVISIONAL: the share of a corrected shift that is left; on SIR and Lotka–Volterra at n = 30 it was 0.1 to 0.3."""
-SMALLEST_PRECISION = 0.05
-"""Of the right one, in units of the draws'."""
-SLOPES = (-0.75, 3.0)
-"""Of the line that is taken away, where the composed score's slope is -1: widths change by a factor of two at most."""
-WEIGHTS = (0.25, 4.0)
-"""No direction is weighed by less, or by more."""
-
-
-class Pairs(NamedTuple):
-    """g and its derivative at K pairs of u and a set."""
-
-    score: Float[np.ndarray, "pairs dim"]
-    jacobian: Float[np.ndarray, "pairs dim dim"]
 
 
 @runtime_checkable
@@ -90,7 +71,9 @@ class Checkable(Protocol):
 
 
 class Simulating(NamedTuple):
-    """How a check simulates."""
+    """How a check simulates: the simulator, how often and with what seed, who runs it, and the known inputs of the
+    observations.
+    """
 
     simulator: Callable[..., Any]
     sims: int
@@ -136,7 +119,7 @@ class Check:
         level = max(
             int(np.searchsorted(SHIFTS, shift.max(), "right")), int(np.searchsorted(np.log(WIDTHS), width.max(), "right"))
         )
-        return BAD if self.p_value < UNLIKELY else (GOOD, USABLE, BAD)[level]
+        return BAD if self.p_value < ALARMING_P else (GOOD, USABLE, BAD)[level]
 
     @property
     def words(self) -> str:
@@ -146,7 +129,7 @@ class Check:
             f"{self.verdict}: {one_line(self.names[worst])} is most off, by {self.shift[worst]:+.2f} ± "
             f"{self.shift_error[worst]:.2f} posterior sd; {self._widths()}"
         )
-        if self.p_value < UNLIKELY:
+        if self.p_value < ALARMING_P:
             found += f"; the observations are unlike simulations from the draws (p = {self.p_value:.2g})"
         if self.shift_error.max() > SHIFTS[0]:
             wanted = self.sims * (self.shift_error.max() / TOLD) ** 2
@@ -163,7 +146,9 @@ class Check:
         return f"the width of {one_line(self.names[wide])} is {width:.2f} times the right one (within a factor {either:.2f})"
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """For a table: parameter, shift and width with their standard errors."""
+        """For a table: each parameter's name, its shift in posterior sd and the ratio of its width to the right one, both with
+        their standard errors, in words.
+        """
         return [
             (
                 name, f"{self.shift[i]:+.2f} ± {self.shift_error[i]:.2f}",
@@ -175,7 +160,7 @@ class Check:
         ]  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
-        """As strict JSON can hold it."""
+        """All that was found, as strict JSON can hold it: the verdict and its words, counts, and numbers by parameter."""
         numbers = {
             "shift": self.shift, "shift error": self.shift_error, "width": np.exp(self.log_width),
             "width error": np.exp(self.log_width_error),
@@ -209,44 +194,77 @@ def run_check(
     how: Simulating,
     seen: Callable[[np.ndarray], np.ndarray] = lambda x: x,
 ) -> Check:
-    """Check draws u given observations x (n, features) by simulations; `seen` makes of observations what the scores see."""
+    """Simulate at draws, and compare the scores there with what they would be if the posterior were right.
+
+    Args:
+        posterior: A posterior with a score.
+        x: (n, features), the observations.
+        u: (draws, dim), draws given them, in the space of the scores.
+        how: How to simulate.
+        seen: Makes of simulated observations what the scores see. Default: as they are.
+
+    Returns:
+        A `Check`.
+
+    Raises:
+        ScorefoldError: There are too few simulations, or too few are left after failures.
+    """
     n, size = len(x), posterior.checked_size(len(x))
+    rng = np.random.default_rng([how.seed, 23])
+    pairs = _simulated_pairs(posterior, u, size, how, rng)
+    with single_precision():
+        found = moments(posterior.at_pairs(seen(pairs.x), pairs.u), pairs.u - u.mean(axis=0), n / size)
+    around = Around.draws(u, posterior.prior.from_normal(u))
+    steeper = np.maximum(1 + 2 * around.log_width(sure(found)), LEAST_PRECISION)
+    shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper
+    log_width, width_error = widths(found, around)
+    return Check(
+        names=posterior.prior.names,
+        n=n,
+        sims=pairs.made * size,
+        failed=pairs.failed,
+        shift=around.shift(found.offset) / steeper,
+        shift_error=shift_error,
+        log_width=log_width,
+        log_width_error=width_error,
+        p_value=_misfit(_outcomes(x, how), _outcomes(pairs.x[:, 0], how), rng),
+        correction=correction(found, u, n, posterior.lowest_noise, width_error),
+        prior=posterior.prior,
+        shape=posterior.shape,
+    )
+
+
+class _SimulatedPairs(NamedTuple):
+    """Draws with a set simulated from each."""
+
+    u: Float[np.ndarray, "pairs dim"]
+    x: Float[np.ndarray, "pairs set features"]
+    made: int
+    """Pairs, those included that a failure has left out."""
+    failed: int
+    """Simulations."""
+
+
+def _simulated_pairs(
+    posterior: Checkable, u: np.ndarray, size: int, how: Simulating, rng: np.random.Generator
+) -> _SimulatedPairs:
+    """Sets of this size, each simulated from one of the draws, spread; a ScorefoldError where they are too few."""
     count = how.sims // size
     if count < FEWEST_SETS:
         raise ScorefoldError(
             f"expected sims of {FEWEST_SETS * size} or more, {FEWEST_SETS} sets of {size}; got {how.sims}. A standard error is "
             "about √(n / sims) posterior sd."
         )
-    rng = np.random.default_rng([how.seed, 23])
     centre, noise = u.mean(axis=0), posterior.lowest_noise
-    at = centre + SPREAD * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
+    at = centre + DRAWS_APART * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
     before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
     simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
-    at, count = at[: len(simulated)], len(simulated)
+    made = len(simulated)
     right = np.isfinite(simulated).all(axis=2)
-    simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
-    if len(at) < FEWEST_SETS:
-        raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {len(at)} of {count} are left after failures")
-    with single_precision():
-        found = _moments(posterior.at_pairs(seen(simulated), at), at - centre, n / size)
-    around = Around.draws(u, posterior.prior.from_normal(u))
-    steeper = np.maximum(1 + 2 * around.log_width(_sure(found)), SMALLEST_PRECISION)
-    shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper
-    log_width, width_error = _widths(found, around)
-    return Check(
-        names=posterior.prior.names,
-        n=n,
-        sims=count * size,
-        failed=int((~right).sum()),
-        shift=around.shift(found.offset) / steeper,
-        shift_error=shift_error,
-        log_width=log_width,
-        log_width_error=width_error,
-        p_value=_misfit(_outcomes(x, how), _outcomes(simulated[:, 0], how), rng),
-        correction=_correction(found, u, n, noise, width_error),
-        prior=posterior.prior,
-        shape=posterior.shape,
-    )
+    whole = right.all(axis=1)
+    if whole.sum() < FEWEST_SETS:
+        raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {whole.sum()} of {made} are left after failures")
+    return _SimulatedPairs(at[:made][whole], simulated[whole], made, int((~right).sum()))
 
 
 def _outcomes(x: np.ndarray, how: Simulating) -> np.ndarray:
@@ -264,121 +282,10 @@ def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Gen
     def simulate() -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScorefoldWarning)
-            return replicate(theta, how.simulator, size, how.seed, how.workers, how.progress, inputs)
+            return replicate(repeat(theta, size, how.seed, inputs), how.simulator, how.workers, how.progress)
 
     x = as_far_as_made(simulate, FEWEST_SETS)
     return x.reshape(*x.shape[:2], -1)
-
-
-def _widths(found: "_Moments", around: Around) -> tuple[np.ndarray, np.ndarray]:
-    """Log ratios of the draws' sds to the right ones, and their standard errors, parameter by parameter."""
-    surplus, spread, slope = (2 * around.log_width(one) for one in (found.twins, found.spread, found.slope))
-    curvature = spread - surplus.mean(axis=0)  # K
-    precision = np.maximum(1 + (curvature + slope) ** 2 / np.maximum(spread, 1e-12) - curvature, SMALLEST_PRECISION)
-    along = np.einsum("kd,de,ke->k", around.cross, found.slope_error, around.cross)
-    own = np.einsum("kd,de,ke->k", around.cross, around.precision, around.cross)
-    chance = surplus.var(axis=0) / len(surplus) + 4 * np.maximum(spread * along / np.maximum(own, 1e-300), 0.0)
-    return np.log(precision) / 2, np.sqrt(chance) / precision / 2
-
-
-class _Moments(NamedTuple):
-    """Of g over the pairs, times the number of sets."""
-
-    offset: np.ndarray
-    """(dim,) of the line at the draws' mean"""
-    error: np.ndarray
-    """(dim, dim), its covariance"""
-    slope: np.ndarray
-    slope_error: np.ndarray
-    """(dim, dim): its covariance is the spread's, in rows, times this, in columns."""
-    slope_chance: float
-    """χ² of the slope over its number of entries; about 1 where there is none."""
-    twins: np.ndarray
-    """(pairs, dim, dim): e eᵀ + ∇g"""
-    spread: np.ndarray
-    """(dim, dim): mean e eᵀ"""
-
-
-def _moments(pairs: Pairs, off: np.ndarray, times: float) -> _Moments:
-    """From pairs at `off` from the draws' mean."""
-    count, dim = off.shape
-    design = np.concatenate([np.ones((count, 1)), off], axis=1)
-    gram = np.linalg.inv(design.T @ design + 1e-12 * np.trace(design.T @ design) * np.eye(dim + 1))
-    line = gram @ design.T @ pairs.score
-    residual = (pairs.score - design @ line) * np.sqrt(count / max(count - dim - 1, 1))
-    spread = residual.T @ residual / count + 1e-30 * np.eye(dim)
-    slope = line[1:].T
-    chi = np.einsum("de,df,eg,fg->", slope, np.linalg.inv(spread), slope, np.linalg.inv(gram[1:, 1:]), optimize=True)
-    jacobian = (pairs.jacobian + np.swapaxes(pairs.jacobian, 1, 2)) / 2
-    twins = residual[:, :, None] * residual[:, None] + jacobian
-    return _Moments(
-        times * line[0], times**2 * gram[0, 0] * spread, times * slope, times * gram[1:, 1:], float(chi) / dim**2,
-        times * twins, times * spread,
-    )  # fmt: skip
-
-
-def _correction(found: _Moments, u: np.ndarray, n: int, noise: float, width_error: np.ndarray) -> LocalMean:
-    """What the simulations can tell, for one observation, around draws u."""
-    dim = u.shape[1]
-    values, axes = np.linalg.eigh(np.cov(u, rowvar=False).reshape(dim, dim))
-    root, inverse = (axes * np.sqrt(values)) @ axes.T, (axes / np.sqrt(values)) @ axes.T
-    offset = _kept(dim, float(found.offset @ np.linalg.solve(found.error, found.offset))) * found.offset
-    slope = inverse @ _stable(root @ _sure(found) @ root) @ inverse
-    # In the space where the draws are white: J, and K with the line taken away.
-    twins = root @ (found.twins - (slope + slope.T) / 2) @ root
-    surplus = twins.mean(axis=0)
-    chance = twins.var(axis=0) / len(twins)
-    upper = np.triu_indices(dim)
-    surplus = _kept(len(upper[0]), float((surplus[upper] ** 2 / np.maximum(chance[upper], 1e-30)).sum())) * surplus
-    spread = root @ found.spread @ root
-    weight = _within((spread - surplus) @ np.linalg.inv(spread)) if surplus.any() else np.eye(dim)
-    return LocalMean(
-        centre=u.mean(axis=0),
-        inverse=inverse,
-        offset=offset / n,
-        slope=slope / n,
-        weight=inverse @ weight @ root,
-        error=found.error / n**2,
-        width_error=width_error,
-        noise=noise,
-        spread=float(values.mean()),
-    )
-
-
-def _sure(found: _Moments) -> np.ndarray:
-    """The slope, as far as it is one."""
-    return _kept(1, found.slope_chance) * found.slope
-
-
-def _kept(number: int, chi_squared: float) -> float:
-    """Positive-part James–Stein: the share of so many estimates that is kept."""
-    return max(0.0, 1 - number / max(chi_squared, 1e-30))
-
-
-def _stable(slope: np.ndarray) -> np.ndarray:
-    """The slope of b where draws are white, its symmetric part kept within bounds: the composed score falls by 1 there."""
-    symmetric = (slope + slope.T) / 2
-    values, axes = np.linalg.eigh(symmetric)
-    return slope - symmetric + (axes * np.clip(values, *SLOPES)) @ axes.T
-
-
-def _within(weight: np.ndarray) -> np.ndarray:
-    """Its singular values kept within bounds."""
-    left, values, right = np.linalg.svd(weight)
-    return left @ np.diag(np.clip(values, *WEIGHTS)) @ right
-
-
-def left_over(local: LocalMean, n: int, u: np.ndarray, theta: np.ndarray, found: Disagreement) -> Disagreement:
-    """The errors that draws u of a corrected posterior have left.
-
-    Those of the correction, a share of what it moved, and how far the members' slopes differ, since it is a straight line.
-    """
-    around = Around.draws(u, theta)
-    chance = n * np.sqrt(np.maximum(np.diag(around.cross @ local.error @ around.cross.T), 0.0)) / around.sd
-    moved = around.shift(around.precision @ (u.mean(axis=0) - local.centre))
-    slopes = np.sqrt((found.log_width**2).sum(axis=0) / max(len(found.log_width) - 1, 1))
-    shift = np.sqrt(chance**2 + (REMAINS * moved) ** 2 + slopes**2)
-    return Disagreement(shift[None], np.hypot(local.width_error, slopes)[None])
 
 
 def _beyond_chance(found: np.ndarray, error: np.ndarray) -> np.ndarray:

@@ -1,5 +1,9 @@
-"""One cloud of draws, or one on every device: the compiled programs that compose scores and move draws along them."""
+"""Clouds of draws: the compiled programs that compose scores and move draws along them, on one device or on every one.
 
+What the samplers of several clouds say is merged, and said where one did not settle.
+"""
+
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +14,7 @@ import numpy as np
 
 from scorefold.compose import Diffused, Rule, Tempered
 from scorefold.compose.sets import SetScores
+from scorefold.errors import Diverged, UntrustworthyDraws
 from scorefold.noise import Level
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.partitions import over_partitions
@@ -24,7 +29,7 @@ SMALLEST_CLOUD = 128
 
 
 class Way(NamedTuple):
-    """How a cloud is drawn: what the compiled program is made for."""
+    """How a cloud is drawn: rule, sampler, and how many draws move together. A compiled program is made for each."""
 
     rule: Rule
     sampler: Sampler
@@ -56,7 +61,20 @@ def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level
 def draw_many(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: Way
 ) -> tuple[Array, Array, Array]:
-    """One cloud for each data set; draws, converged and diverged."""
+    """Draw one cloud for each of many data sets, in one program that runs on all devices.
+
+    Args:
+        ensemble: The networks.
+        asked: What happens to the composed score.
+        padded: The sets of each data set, of the same sizes in all of them.
+        grid: The noise levels, from the noisiest on.
+        keys: One for each data set.
+        index: Which of a data set's clouds this is.
+        way: Rule, sampler and size.
+
+    Returns:
+        u (data sets, cloud, dim) and, for each data set, whether the sampler converged and whether it diverged.
+    """
 
     def some(rows: Any, same: Any) -> tuple[Array, Array, Array]:
         ensemble, asked, (sizes, number, others), grid, index = same
@@ -77,7 +95,19 @@ def draw_many(
 def draw_clouds(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: Way
 ) -> list[tuple[np.ndarray, Info]]:
-    """A cloud for every key, of which there are no more than devices."""
+    """Draw several clouds given the same sets, one on every device.
+
+    Args:
+        ensemble: The networks.
+        asked: What happens to the composed score.
+        padded: The sets.
+        grid: The noise levels, from the noisiest on.
+        keys: One for each cloud; no more than there are devices.
+        way: Rule, sampler and size.
+
+    Returns:
+        For each cloud its draws and the sampler's `Info`.
+    """
     if len(keys) == 1:
         u, info = _draw(ensemble, asked, padded, grid, keys[0], way)
         return [(np.asarray(u), jax.tree.map(np.asarray, info))]
@@ -105,3 +135,36 @@ def cloud_size(draws: int, dim: int) -> int:
     while size < min(max(draws, 10 * dim), LARGEST_CLOUD):
         size *= 2
     return size
+
+
+def merge(infos: Sequence[Info]) -> Info:
+    """One `Info` for several clouds: their mean; diverged if any of them did, converged if all did."""
+    stacked = jax.tree.map(lambda *v: np.stack(v), *infos)
+    mean = jax.tree.map(lambda v: v.mean(axis=0), stacked)
+    return mean._replace(diverged=bool(stacked.diverged.any()), converged=bool(stacked.converged.all()))
+
+
+def warn(info: Info, u: np.ndarray, sets: int) -> None:
+    """Say that a sampler did not settle.
+
+    Args:
+        info: How it went.
+        u: (draws, dim).
+        sets: How many sets were composed.
+
+    Raises:
+        Diverged: The draws are not numbers, and there is nothing to go on with.
+    """
+    seen = f"q = {info.q[-1]:.3g}, Stein identity {info.stein[-1]:.3g} (both 1 when healthy), drift {info.drift[-1]:.3g} sd"
+    advice = (
+        "The trained score is wrong there, or the observations are unlike any simulation. Simulate more, or compare a few of "
+        "the observations with prior predictive simulations."
+    )
+    if not np.isfinite(u).all():
+        raise Diverged(f"the sampler diverged for {sets} sets: draws are not finite; {seen}. {advice}")
+    if info.diverged:
+        warnings.warn(
+            f"draws ran away, beyond 15 prior sd, or have no score; {seen}. {advice}", UntrustworthyDraws, stacklevel=5
+        )
+    elif not info.converged:
+        warnings.warn(f"the sampler has not settled: {seen}. {advice}", UntrustworthyDraws, stacklevel=5)

@@ -15,20 +15,20 @@ from scorefold.noise import levels as noise_levels
 from scorefold.posterior import composed_density
 from scorefold.posterior.asked import MOST_MORE, asked_of, inside, langevin_for, too_few
 from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
-from scorefold.posterior.check import Check, Pairs, left_over
-from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many
+from scorefold.posterior.check import Check
+from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many, merge, warn
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
+from scorefold.posterior.pair_moments import Pairs, left_over
 from scorefold.posterior.partitions import other_partitions, partition, set_size_for
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
-from scorefold.posterior.settled import merge, warn
 from scorefold.posterior.single_density import single_log_densities
-from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
+from scorefold.posterior.trust import FEWEST_JUDGED, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.sample import DPM, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
@@ -44,7 +44,9 @@ TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 
 
 class Composition(NamedTuple):
-    """How n observations were put together."""
+    """How n observations were put together: the number of sets, rule and sampler, and why the sets have their size. `draws.how`
+    holds it.
+    """
 
     sets: int
     rule: Rule
@@ -60,7 +62,9 @@ class Composition(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ComposedPosterior(Posterior):
-    """Trained scores, prior, rule and sampler."""
+    """A posterior by composed scores: the ensemble of score networks, and what is known of where it is right. `NPSE.train`
+    makes it.
+    """
 
     prior: Prior
     method: Any
@@ -102,7 +106,11 @@ class ComposedPosterior(Posterior):
         return "" if self.reach is None else self.reach.misfit(self.prior.dim)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
-        """As many clouds as it takes; `info` is averaged over them, `diverged` if any did, `converged` if all did."""
+        """Cut the observations into sets, compose their scores, and move as many clouds along them as it takes.
+
+        Arguments are those of `Posterior.draw`. The `info` is averaged over the clouds; it has diverged if any of them did, and
+        converged if all did. Where another prior leaves draws out, more are made.
+        """
         key = draw_key(seed)
         padded, how = self.arrange(x[None], [seed], options)
         padded, projected = padded._replace(x=padded.x[0]), 0.0
@@ -131,10 +139,12 @@ class ComposedPosterior(Posterior):
         return Drawn(all_u, info, how)
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
-        """By the composed scores of each member at some of the draws."""
+        """Doubts by how the members' composed scores differ at some of the draws and, where it is known what was simulated, by
+        whether the observations are like it.
+        """
         if self.method.training.members < 2:
             return Doubts("a single network has no other to disagree with; train with members=2 or more")
-        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+        if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
         if options.given is not None:
             return Doubts("draws of some parameters given others are not judged")
@@ -220,7 +230,19 @@ class ComposedPosterior(Posterior):
         return max(1, each) * device_count()
 
     def arrange(self, x: np.ndarray, seeds: Sequence[tuple[int, int]], options: Options) -> "tuple[PaddedSets, Composition]":
-        """Data sets (data sets, n, x) cut into sets, and how they are to be put together."""
+        """Cut data sets into sets and decide how these are put together.
+
+        Args:
+            x: (data sets, n, features).
+            seeds: Of each data set: which observations share a set is random.
+            options: Rule, sampler and size of the sets, where these were asked for.
+
+        Returns:
+            The sets, padded to a number that few programs serve, and the rule, the sampler and why the sets have their size.
+
+        Raises:
+            ScorefoldError: What was asked for does not go together.
+        """
         shape = self.ensemble.network.shape
         size, why = self.choose_set_size(x.shape[1], options.set_size)
         rngs = [np.random.default_rng(seed) for seed in seeds]
@@ -251,7 +273,9 @@ class ComposedPosterior(Posterior):
         return replace(self.ensemble, local=jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), self.local))
 
     def choose_set_size(self, n: int, set_size: int | str | None = None) -> tuple[int, str]:
-        """The number of observations in a set for n of them, and why."""
+        """How many observations a set has where there are n of them, as asked for (a number, "auto" or None), and a sentence
+        that says why.
+        """
         return set_size_for(n, set_size, self.largest_set, self.method.composes, self.table)
 
     def single_scores(self, x: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -267,11 +291,13 @@ class ComposedPosterior(Posterior):
         return np.asarray(scores, np.float64)[:count], np.asarray(prior, np.float64)
 
     def grid(self, sampler: Sampler) -> Level:
-        """The sampler's levels in falling t."""
+        """The noise levels of a sampler, from the noisiest to the one that draws come from: as many as it asks for, or all that
+        were trained.
+        """
         # The default for one set serves a network of fewer levels too.
         count = min(sampler.levels or self.method.T, self.method.T) if sampler == DPM() else sampler.levels
         return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:
-        """So many of the levels that it was trained on, in rising t."""
+        """So many of the noise levels that it was trained on, by default all, in rising t: the least noisy first."""
         return noise_levels(self.method.schedule, self.method.T, count, self.least_noise)

@@ -16,6 +16,7 @@ from scorefold.posterior.trust import Trust
 from scorefold.prior import Prior
 from scorefold.sample import Sampler
 from scorefold.shown import listed, observations
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import replicate
 from scorefold.simulation.workers import Workers
 
@@ -87,7 +88,9 @@ class Draws:
         return iter(self.names)
 
     def keys(self) -> tuple[str, ...]:
-        """The parameters' names, so that `dict(draws)` has an array for each."""
+        """The parameters' names. With them draws are a mapping: `dict(draws)` has an array (draws,) for each parameter, and
+        `draws["beta"]` is one of them.
+        """
         return self.names
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -200,13 +203,33 @@ class Draws:
         return {"trust": told["verdict"], "trust_why": told["why"], **found}
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame, one column for each parameter."""
+        """As a pandas DataFrame.
+
+        Returns:
+            One column for each parameter, one row for each draw.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> list(draws.to_pandas().columns)
+            ['v', 'a']
+        """
         import pandas
 
         return pandas.DataFrame(self.theta, columns=list(self.names))
 
     def to_numpy(self) -> np.ndarray:
-        """As a NumPy array with named fields, `array["beta"]`."""
+        """As a NumPy array with named fields, one for each parameter.
+
+        Returns:
+            An array (draws,), so that `array["v"]` are the draws of v. `np.asarray(draws)` is θ (draws, dim) without names.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.to_numpy()["a"].shape
+            (50,)
+        """
         named = np.empty(len(self.theta), [(name, np.float64) for name in self.names])
         for i, name in enumerate(self.names):
             named[name] = self.theta[:, i]
@@ -243,12 +266,13 @@ class Draws:
         if self.inputs is None:
             if inputs is not None:
                 raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
-            return replicate(self.theta, simulator, self.n if n is None else n, seed, workers, missing=self.missing)
+            return replicate(repeat(self.theta, self.n if n is None else n, seed), simulator, workers, missing=self.missing)
         given = self.inputs if inputs is None else inputs
         known = checked_inputs(given, self.input_names, len(given) if n is None else n)
         outcomes = (..., slice(None, -known.shape[1]))
+        calls = repeat(self.theta, len(known), seed, known)
         try:
-            return replicate(self.theta, simulator, len(known), seed, workers, inputs=known, missing=self.missing)[outcomes]
+            return replicate(calls, simulator, workers, missing=self.missing)[outcomes]
         except (Interrupted, ScorefoldError) as stopped:
             stopped.x = None if stopped.x is None else stopped.x[outcomes]
             raise
@@ -268,7 +292,7 @@ class Draws:
 
 
 class ManyDraws(NamedTuple):
-    """Posterior draws for many data sets of one size."""
+    """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled."""
 
     theta: np.ndarray
     """(data sets, draws, dim); NaN where a data set's draws were not finite, and then it has diverged"""

@@ -12,7 +12,9 @@ UNFINISHED = (
 
 
 class Made(NamedTuple):
-    """Where a posterior comes from."""
+    """Where a posterior comes from: seeds, counts of simulations, versions of packages, and what the simulated observations
+    look like.
+    """
 
     seed: int
     """Of training."""

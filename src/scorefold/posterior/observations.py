@@ -10,7 +10,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import table_of
-from scorefold.simulation.outcome import LARGEST
+from scorefold.simulation.outcome import LARGEST_X
 
 
 def with_inputs(
@@ -120,9 +120,9 @@ def _from_table(table: Any, shape: tuple[int, ...], x_names: tuple[str, ...]) ->
 
 def within_reach(x: np.ndarray) -> None:
     """Refuse observations that no simulation can be like."""
-    if np.nanmax(np.abs(x), initial=0.0) > LARGEST:
+    if np.nanmax(np.abs(x), initial=0.0) > LARGEST_X:
         raise ScorefoldError(
-            f"expected observations that fit in single precision, within ±{LARGEST:.0e}, as the simulations do; got "
+            f"expected observations that fit in single precision, within ±{LARGEST_X:.0e}, as the simulations do; got "
             f"{x.flat[np.nan_to_num(np.abs(x)).argmax()]:.3g}"
         )
 

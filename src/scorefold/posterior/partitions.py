@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Rule
+from scorefold.compose.sets import sizes_of_sets
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
-from scorefold.score.set_size import PartitionTable, chosen_size, cut
+from scorefold.score.set_size import PartitionTable, chosen_size
 from scorefold.types import Array, Cloud, Key
 
 MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
@@ -25,15 +26,39 @@ SMALLEST_GROUP = 128
 
 
 def partition(x: np.ndarray, set_size: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size: (k, width, x) and their sizes."""
-    sizes = cut(len(x), set_size)
+    """Cut n observations at random into k = ⌈n/m⌉ disjoint sets of nearly equal size.
+
+    Args:
+        x: (n, features).
+        set_size: m.
+        width: How much room a set has; the rest is zeros.
+        rng: Which observations share a set.
+
+    Returns:
+        The sets (k, width, features) and their sizes (k,).
+    """
+    sizes = sizes_of_sets(len(x), set_size)
     padded = np.zeros((len(sizes), width, x.shape[1]))
     padded[np.arange(width) < sizes[:, None]] = x[rng.permutation(len(x))]
     return padded, sizes
 
 
 def set_size_for(n: int, set_size: int | str | None, largest: int, composes: bool, table: PartitionTable) -> tuple[int, str]:
-    """The number of observations in a set for n of them, as asked for, and why; else a ScorefoldError."""
+    """How many observations a set is to have where there are n of them.
+
+    Args:
+        n: How many observations there are.
+        set_size: What was asked for: a number, "auto" for what unseen simulations favour, or None for as many as were trained.
+        largest: The most that were trained.
+        composes: Whether sets are composed; otherwise all observations are one set.
+        table: What unseen simulations favour.
+
+    Returns:
+        The number, and why, in words.
+
+    Raises:
+        ScorefoldError: It was not trained for so many.
+    """
     asked = int(set_size) if isinstance(set_size, int | np.integer) and not isinstance(set_size, bool) else None
     known = set_size is None or (isinstance(set_size, str) and set_size == "auto")
     if not known and (asked is None or not 1 <= asked <= largest):

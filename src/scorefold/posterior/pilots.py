@@ -22,7 +22,7 @@ PILOTS_TOGETHER = 8
 
 
 class PaddedSets(NamedTuple):
-    """Sets of one data set or of several, padded to a bucket."""
+    """Sets of one data set or of several, padded to a number and a size that few compiled programs serve."""
 
     x: Float[Array, "*datasets sets set x"]
     sizes: Array
@@ -39,7 +39,18 @@ class PaddedSets(NamedTuple):
 def pilots(
     ensemble: ScoreEnsemble, padded: PaddedSets, grid: Level, key: Key, number: int
 ) -> tuple[Float[Array, "sets dim dim"], Array]:
-    """Each set's precision from pilot draws of its own posterior, and how many were wider than the prior."""
+    """Draw from every set's own posterior by the probability flow, to know how wide it is.
+
+    Args:
+        ensemble: The networks.
+        padded: The sets.
+        grid: The noise levels, from the noisiest on.
+        key: Of the draws.
+        number: How many draws for each set.
+
+    Returns:
+        The precision (sets, dim, dim) of each, and how many sets' posteriors were wider than the prior and were cut to it.
+    """
     with jax.default_matmul_precision("highest"):
         sets = ensemble.embed(padded.x, padded.sizes, padded.number)
         return pilot_precisions(sets, ensemble.network.shape.dim, grid, key, number)

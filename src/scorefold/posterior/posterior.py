@@ -4,7 +4,6 @@ Every method has its own final class below this abstract one, which checks what 
 observations is in `methods/`.
 """
 
-import math
 import os
 import time
 import warnings
@@ -12,31 +11,25 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from scorefold import settings
 from scorefold.compose import Rule
-from scorefold.disk import folder as model
-from scorefold.disk.trouble import told
-from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, UnlikeSimulations, UntrustworthyDraws
-from scorefold.posterior import saved
-from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
+from scorefold.errors import ScorefoldError, UnlikeSimulations, UntrustworthyDraws
+from scorefold.posterior.check import CHECKED_DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
-from scorefold.posterior.made import UNFINISHED, Made
+from scorefold.posterior.fitted import Fitted
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
-from scorefold.posterior.observations import several_sets, with_inputs
+from scorefold.posterior.observations import several_sets
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
-from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.progress import step, track
 from scorefold.sample import Sampler
-from scorefold.shown import html_table, listed
 from scorefold.simulation.likeness import unlike
 from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.workers import Workers
@@ -44,7 +37,7 @@ from scorefold.train.training import Training
 from scorefold.types import single_precision
 
 
-class Posterior(Densities):
+class Posterior(Fitted, Densities):
     """What `sf.fit` returns: ask it for draws, given any observations from the simulator that it was trained on.
 
     `sample` draws, `check` finds out how far the draws of one data set are off, `corrected` subtracts what was found, `refine`
@@ -57,104 +50,38 @@ class Posterior(Densities):
         >>> posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200), "abc")
         >>> posterior.sample([[0.5, 0.7]], draws=100).names
         ('rate',)
-
-    For those who add a method: each has a final class of its own, a frozen dataclass with `made` as its last field. It can be
-    saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers, words, tuples,
-    dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To make it
-    savable,
-
-    - give it a `kind`, its name in files, and a line in `POSTERIORS` of `methods/load.py`, and its settings one in `SETTINGS`;
-    - name the fields that are networks in `networks`, and write `blank`, which gives them as trees of shapes and types;
-    - if its numbers must obey more than the annotations say, write `fault`.
     """
 
-    prior: Prior
-    method: Any
-    history: Any
-    """How training went."""
-    shape: tuple[int, ...]
-    """Of one observation."""
     options: ClassVar[tuple[str, ...]] = ()
     """What `sample` takes besides observations, draws and seed."""
-    kind: ClassVar[str] = ""
-    """Its name in files."""
-    networks: ClassVar[tuple[str, ...]] = ()
-    """The fields that are networks: trees of JAX arrays."""
-    made: Made | None = None
-    """Where it comes from; `fit` says so."""
 
     @abstractmethod
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
-        """Draws for finite observations x (n, features)."""
-
-    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
-        """What is known about the errors of draws u that `draw` made with these arguments; nothing unless a method says."""
-        return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
-
-    @classmethod
-    def blank(cls, about: saved.About) -> tuple[Any, ...]:
-        """The `networks` as trees of shapes and types; the sizes are not to be trusted, so call `about.fits` first."""
-        return ()
-
-    def fault(self) -> str:
-        """What is wrong with the numbers of one that comes from a file, besides their types; nothing where all is right."""
-        return ""
-
-    def facts(self) -> list[tuple[str, str]]:
-        """What matters of it, as labels and values: what `print` and notebooks show."""
-        names = f" ({listed(self.outcome_names)})" if self.x_names else ""
-        shape = f"{'×'.join(map(str, self.shape)) or 1} {'number' if math.prod(self.shape) == 1 else 'numbers'}{names}"
-        if self.input_names:
-            shape = f"{listed(self.outcome_names)}, given the inputs {listed(self.input_names)}"
-        found = [
-            ("method", type(self.method).__name__),
-            ("parameters", listed(self.prior.names)),
-            ("one observation", shape),
-        ]
-        if self.made is not None and (kinds := self.made.recognised()):
-            found.append(("recognised", listed(kinds)))
-        if hasattr(self, "largest_set"):
-            found.append(("sets", f"of up to {self.largest_set:,}"))
-        if (history := getattr(self, "history", None)) is not None:
-            kept, rounds = history.kept.tolist(), history.train.shape[1]
-            found.append(("networks", f"{len(kept)}, kept after {listed(kept)} of {rounds} rounds of training"))
-        if self.made is not None:
-            found.append(("trained on", self.made.trained_on()))
-        return found
-
-    def __repr__(self) -> str:
-        return "\n".join([type(self).__name__, *(f"  {label:<15} {value}" for label, value in self.facts())])
-
-    def _repr_html_(self) -> str:
-        return html_table(type(self).__name__, (), self.facts())
-
-    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
-        """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
+        """Draw, for observations that have been checked. Every method writes it; `sample` calls it, in single precision.
 
         Args:
-            folder: Where; its parents must be there.
-            overwrite: Whether a model that is there already is replaced; anything else never is. Default False.
+            x: (n, features), finite (or with NaN for missing numbers where the method takes them).
+            draws: How many.
+            seed: The seed that was given, and the number of the data set.
+            options: What `sample` was told besides; only what is in the class's `options` is ever set.
 
         Returns:
-            The folder's path.
-
-        Raises:
-            ModelError: There is something already, or the model is too large for a file.
-            StorageError: The disk is full, can only be read, or is not for you; nothing is half-written.
+            Draws in the N(0, I) space of the prior, the sampler's `Info`, and how they were made.
         """
-        path = settings.folder(folder)
-        if not isinstance(overwrite, bool):
-            raise ScorefoldError(f"expected overwrite to be True or False; got {overwrite!r:.60}")
-        if path.is_symlink() or path.exists():
-            ours = model.holds(path, FORMAT)
-            if not ours or not overwrite:
-                why = "a model. Write save(folder, overwrite=True) to replace it" if ours else "something else, which is kept"
-                raise ModelError(f"expected a new folder; at {path} there is {why}.")
-        with single_precision():
-            config, arrays = saved.parts(self)
-        with told(f"write the model to {path}", "Nothing is half-written."):
-            model.write(path, FORMAT, {"kind": self.kind, "posterior": config}, arrays)
-        return path
+
+    def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
+        """What a method knows about the errors of draws that it made; `judge` makes `draws.trust` of it.
+
+        Args:
+            x: The observations.
+            u: (draws, dim), what `draw` returned for them.
+            seed: As for `draw`.
+            options: As for `draw`.
+
+        Returns:
+            The disagreement of an ensemble's members and what else tells; or the reason why nothing does, as here.
+        """
+        return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
 
     def sample(
         self,
@@ -315,11 +242,11 @@ class Posterior(Densities):
         return self.check_observations(x, Simulating(simulator, sims, seed, workers, progress, self.inputs_of(x)))
 
     def check_observations(self, x: np.ndarray, how: Simulating) -> Check:
-        """`check` of observations (n, features) that have been looked at."""
+        """`check` of observations x (n, features) that have been looked at; `how` says how to simulate."""
         own, _ = self._checkable(x)
         with warnings.catch_warnings(), single_precision(), step("drawing", how.progress):
             warnings.simplefilter("ignore", UntrustworthyDraws)  # the check is about to say
-            drawn = self.draw(x, DRAWS, (how.seed, 0))
+            drawn = self.draw(x, CHECKED_DRAWS, (how.seed, 0))
         return run_check(own, x, self._own_space(drawn.u), how, lambda some: self._checkable(some)[1])
 
     def corrected(self, check: Check) -> "Posterior":
@@ -379,40 +306,6 @@ class Posterior(Densities):
     def warn_of(self, trust: Trust) -> None:
         """Warn of draws that are not to be trusted, where a kind of posterior does so; by default it is only printed."""
         return
-
-    @property
-    def missing(self) -> bool:
-        """Whether numbers of an observation may be missing (NaN), as where simulations were made with `missing=True`."""
-        return getattr(self.method, "missing", False)
-
-    @property
-    def x_names(self) -> tuple[str, ...]:
-        """The names of the numbers of an observation, inputs last, if they were given to `sf.simulate`; else none."""
-        return () if self.made is None or self.made.seen is None else self.made.seen.names
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The names of the known inputs, the last numbers of an observation; none where it has none."""
-        return () if self.made is None or self.made.seen is None else self.made.seen.input_names
-
-    @property
-    def outcome_names(self) -> tuple[str, ...]:
-        """The names of the other numbers."""
-        return self.x_names[: len(self.x_names) - len(self.input_names)]
-
-    def inputs_of(self, x: np.ndarray) -> np.ndarray | None:
-        """The known inputs (n, inputs) of observations (n, features), or None where they have none."""
-        return x[:, -len(self.input_names) :] if self.input_names else None
-
-    def simulated_inputs(self, count: int, seed: int) -> np.ndarray | None:
-        """Inputs (count, inputs) drawn from those that were simulated, or None where there are none."""
-        table = None if self.made is None or self.made.seen is None else self.made.seen.inputs
-        return None if table is None else table[np.random.default_rng([seed, 29]).integers(len(table), size=count)]
-
-    def say_if_unfinished(self) -> None:
-        """A ScorefoldWarning for the best so far of a training that was stopped."""
-        if self.made is not None and not self.made.finished:
-            warnings.warn(UNFINISHED, ScorefoldWarning, stacklevel=3)
 
     def sample_many(
         self,
@@ -476,7 +369,17 @@ class Posterior(Densities):
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For x (data sets, n, features): u (data sets, draws, dim), converged and diverged. One data set after the other."""
+        """Draw for many data sets of one size; one after the other, unless a method knows better.
+
+        Args:
+            x: (data sets, n, features).
+            draws: For each of them.
+            seeds: A seed and a number for each of them, as for `draw`.
+            options: As for `draw`.
+
+        Returns:
+            u (data sets, draws, dim) and, for each data set, whether the sampler converged and whether it diverged.
+        """
         return draw_one_by_one(self.draw, self.prior.dim, x, draws, seeds, options)
 
     def together(self, draws: int) -> int:
@@ -494,7 +397,3 @@ class Posterior(Densities):
         if options.prior is not None:
             check_overlap(self.prior, options.prior)
         return options
-
-    def checked(self, x_obs: Any, inputs: Any = None) -> np.ndarray:
-        """x_obs, with its inputs if there are some, as (n, features) float64, or a ScorefoldError."""
-        return with_inputs(x_obs, inputs, self.shape, self.x_names, self.input_names, self.missing)

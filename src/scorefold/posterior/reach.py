@@ -26,24 +26,24 @@ from scorefold.score.standardize import Standardize, standardized
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Float
 
-MOST_CASES = 20_000
-MOST_FEATURES = 32
+MOST_CURVE_CASES = 20_000
+MOST_CURVE_FEATURES = 32
 """Of more, the leading principal components of the residuals are looked at."""
 MOST_PRODUCTS = 10
 """Parameters up to which products of two are terms of the curve too."""
-RIDGE = 1e-4
+CURVE_RIDGE = 1e-4
 TAIL = 0.05
 """p₀"""
 LEAST_INDEX = 0.05
 """Of ξ: noise with sharp ends has no tail, and the curve is not exact."""
-UNLIKELY, IMPOSSIBLE = 0.01, 1e-4
+STRANGE, HARDLY_POSSIBLE = 0.01, 1e-4
 """Of n observations together: below the first the verdict is lowered by one, below the second by two."""
-FAR, MOST_FAR = 4.0, 0.01
+BEYOND_PRIOR, MOST_BEYOND = 4.0, 0.01
 """Prior sd, and the share of draws beyond."""
 
 
 class Strangeness(NamedTuple):
-    """How observations and draws lie to the simulations."""
+    """How observations and draws lie to the simulations: what may lower the verdict on draws whose networks agree."""
 
     p_value: float
     """That simulated data sets have an observation as far from the curve, at most."""
@@ -55,17 +55,21 @@ class Strangeness(NamedTuple):
     def lowers(self) -> tuple[int, list[str]]:
         """By how much the verdict is lowered, and why."""
         lower, reasons = 0, []
-        if self.p_value < UNLIKELY:
-            lower = 2 if self.p_value < IMPOSSIBLE else 1
+        if self.p_value < STRANGE:
+            lower = 2 if self.p_value < HARDLY_POSSIBLE else 1
             reasons.append(f"observation {self.worst} is unlike any simulation near the draws (p = {self.p_value:.1g})")
-        if self.far > MOST_FAR:
+        if self.far > MOST_BEYOND:
             lower = max(lower, 1)
-            reasons.append(f"{self.far:.0%} of the draws lie beyond {FAR:.0f} prior sd, where hardly anything was simulated")
+            reasons.append(
+                f"{self.far:.0%} of the draws lie beyond {BEYOND_PRIOR:.0f} prior sd, where hardly anything was simulated"
+            )
         return lower, reasons
 
 
 class Reach(NamedTuple):
-    """The curve, the residuals' covariance and the tail of their distances."""
+    """How far the simulations reach: a curve through them, the residuals' covariance and the tail of their distances.
+    `reach_of` fits it, and a posterior carries it.
+    """
 
     weight: Float[np.ndarray, "terms seen"]
     """W"""
@@ -84,11 +88,21 @@ class Reach(NamedTuple):
         return np.linalg.norm(residual @ self.root, axis=1)
 
     def strangeness(self, standardize: Standardize, x: np.ndarray, u: np.ndarray) -> Strangeness:
-        """Of observations x (n, features) and draws u (draws, dim)."""
+        """How unlike the simulations observations and their draws are.
+
+        Args:
+            standardize: Of the observations.
+            x: (n, features).
+            u: (draws, dim), draws given them.
+
+        Returns:
+            A p-value for the observation that is farthest from the curve, and how many draws lie where hardly anything was
+            simulated.
+        """
         distance = self.distances(standardized(standardize, x).astype(np.float64), u)
         worst = int(distance.argmax())
         p = TAIL * (max(float(distance[worst]), self.start) / self.start) ** (-1 / self.decay)
-        return Strangeness(min(1.0, len(x) * p), worst, float((np.abs(u) > FAR).any(axis=1).mean()))
+        return Strangeness(min(1.0, len(x) * p), worst, float((np.abs(u) > BEYOND_PRIOR).any(axis=1).mean()))
 
     def floor(self, sets: int, u: Float[np.ndarray, "draws dim"]) -> float:
         """How far a mean is off, in posterior sd, by the number of simulations alone: √(k (1 + |ū|²) / N) for k sets."""
@@ -111,7 +125,7 @@ def reach_of(cases: TrainingSet, standardize: Standardize, copies: int = 1) -> R
     """From the first observation of every case that has one, each there so many times; a part of very many."""
     rows = np.flatnonzero(cases.sizes > 0)
     number = len(rows) if cases.stream is None else len(cases.stream.fold)
-    rows = rows[:: -(-len(rows) // MOST_CASES)]
+    rows = rows[:: -(-len(rows) // MOST_CURVE_CASES)]
     return fit_reach(standardized(standardize, cases.x[rows, 0]), cases.u[rows], number // copies)
 
 
@@ -119,12 +133,12 @@ def fit_reach(z: Float[np.ndarray, "cases x"], u: Float[np.ndarray, "cases dim"]
     """From standardised single observations and their parameters, of so many cases or of these."""
     z, u = np.asarray(z, np.float64), np.asarray(u, np.float64)
     phi = terms(u)
-    weight = np.linalg.solve(phi.T @ phi + RIDGE * len(u) * np.eye(phi.shape[1]), phi.T @ z)
+    weight = np.linalg.solve(phi.T @ phi + CURVE_RIDGE * len(u) * np.eye(phi.shape[1]), phi.T @ z)
     residual = z - phi @ weight
     values, vectors = np.linalg.eigh(residual.T @ residual / len(u))
     # What hardly varies says nothing in single precision.
     varies = int((values > max(1e-6 * values[-1], 1e-12)).sum())
-    kept = slice(-min(max(varies, 1), MOST_FEATURES), None)
+    kept = slice(-min(max(varies, 1), MOST_CURVE_FEATURES), None)
     root = vectors[:, kept] / np.sqrt(np.maximum(values[kept], 1e-12) * len(values[kept]))
     distance = np.linalg.norm(residual @ root, axis=1)
     start = max(float(np.quantile(distance, 1 - TAIL)), 1e-12)

@@ -7,7 +7,9 @@ from scorefold.train.training import Training
 
 
 class Refining(NamedTuple):
-    """What `refine` is asked for, as its arguments say."""
+    """What `refine` is asked for, as its arguments say, checked: budget, rounds, seed, the form of a region, training, where
+    simulations are kept and who makes them.
+    """
 
     budget: int
     rounds: int

@@ -12,12 +12,22 @@ from scorefold.errors import ScorefoldError, closest
 from scorefold.sample import DPM, SAMPLERS, Metropolis, Sampler, SelfTuned, Transitions
 from scorefold.score.network import Shape
 
-MANY = 1_000
+DAMPED_FROM = 1_000
 """From so many sets on the default rule is damped: with exact scores as right as the sum, and its time hardly grows with n."""
 
 
 def get_rule(rule: Any) -> Rule:
-    """A rule by its name, or the one that was given."""
+    """A composition rule by its name.
+
+    Args:
+        rule: One of `RULES`, or a configured rule, which comes back as it is.
+
+    Returns:
+        The rule.
+
+    Raises:
+        ScorefoldError: There is none of this name; the message has the closest.
+    """
     if isinstance(rule, Rule):
         return rule
     if not isinstance(rule, str) or rule not in RULES:
@@ -26,7 +36,17 @@ def get_rule(rule: Any) -> Rule:
 
 
 def get_sampler(sampler: Any) -> Sampler:
-    """A sampler by its name, or the one that was given."""
+    """A sampler by its name.
+
+    Args:
+        sampler: One of `SAMPLERS`, or a configured sampler, which comes back as it is.
+
+    Returns:
+        The sampler.
+
+    Raises:
+        ScorefoldError: There is none of this name; the message has the closest.
+    """
     if isinstance(sampler, Sampler):
         return sampler
     if isinstance(sampler, str) and sampler in SAMPLERS:
@@ -44,9 +64,22 @@ def check(rule: Any, sampler: Any, T: int) -> None:
 
 
 def pair(rule: Any, sampler: Any, sets: int, shape: Shape) -> tuple[Rule, Sampler]:
-    """The rule and the sampler to use for k sets; `None` stands for the default."""
+    """The rule and the sampler for so many sets, with defaults in place of None.
+
+    Args:
+        rule: By name or configured; None for the default.
+        sampler: Likewise.
+        sets: How many sets are composed.
+        shape: The network's, since some pairs need a score that is a gradient.
+
+    Returns:
+        Both, configured.
+
+    Raises:
+        ScorefoldError: They do not go together, or not with this network.
+    """
     chosen_sampler = (DPM() if sets == 1 else SelfTuned()) if sampler is None else get_sampler(sampler)
-    many = sets >= MANY and isinstance(chosen_sampler, SelfTuned)
+    many = sets >= DAMPED_FROM and isinstance(chosen_sampler, SelfTuned)
     chosen_rule = (Damped() if many else Diffused()) if rule is None else get_rule(rule)
     if isinstance(chosen_sampler, Metropolis) and not shape.conservative:
         raise ScorefoldError(

@@ -97,7 +97,17 @@ class _Reading(NamedTuple):
 
 
 def parts(posterior: Any) -> tuple[dict[str, Any], Arrays]:
-    """The posterior's fields as JSON, and the arrays that belong to them."""
+    """What a posterior is made of, for a file.
+
+    Args:
+        posterior: A frozen dataclass whose annotations say what its fields are (see the top of this file).
+
+    Returns:
+        Its fields as strict JSON, and its arrays by their dotted paths.
+
+    Raises:
+        ScorefoldError: It is no dataclass with a `kind`, or something in it cannot be written down.
+    """
     if not is_dataclass(posterior) or not getattr(posterior, "kind", ""):
         raise ScorefoldError(f"a posterior of {type(posterior).__name__} cannot be saved: it is no dataclass with a kind")
     arrays: Arrays = {}

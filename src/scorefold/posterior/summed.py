@@ -19,19 +19,18 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior import sum_of_terms as sums
-from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
-from scorefold.posterior.check import Pairs
+from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, tilt_of
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.member_evidence import ByMember, of_terms
+from scorefold.posterior.pair_moments import Pairs
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
-from scorefold.posterior.tilted import tilt_of
-from scorefold.posterior.trust import FEWEST, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
+from scorefold.posterior.trust import FEWEST_JUDGED, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample.expanded import Many, expanded_draws
@@ -176,7 +175,7 @@ class SummedPosterior(Posterior):
         terms = self.terms
         if not isinstance(terms, MeanTerms) or self.method.training.members < 2:
             return Doubts("there is no ensemble whose members could disagree")
-        if len(u) < max(FEWEST, 2 * u.shape[1] + 2):
+        if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
         count = JUDGED if len(x) < MANY else max(JUDGED_OF_MANY // 2, 4 * u.shape[1])
         some = u[:: -(-len(u) // count)]  # chains lie one after the other

@@ -40,7 +40,7 @@ WIDTHS = (1.25, 1.75)
 """The same for a width that is so many times too large or too small."""
 JUDGED, JUDGED_OF_MANY, MANY_SETS = 256, 64, 1_000
 """Draws at which members are compared, and from so many sets on."""
-FEWEST = 20
+FEWEST_JUDGED = 20
 """Draws that can tell."""
 LARGEST_LOG_WIDTH = 5.0
 LARGEST_SHIFT = 1e3
@@ -88,7 +88,9 @@ class Disagreement(NamedTuple):
 
 
 class Doubts(NamedTuple):
-    """What a method knows about the errors of some draws."""
+    """What a method knows about the errors of some draws: how members differ, and what no member can know. `judge` makes the
+    trust of it.
+    """
 
     disagreement: Disagreement | str
     """Or the reason why there is none, in words."""
@@ -133,7 +135,9 @@ class Trust:
         return self.verdict == BAD
 
     def summary(self) -> dict[str, Any]:
-        """As strict JSON can hold it."""
+        """Everything that `print` says, as strict JSON can hold it: the verdict, why, and for each parameter the expected
+        errors.
+        """
         numbers = {
             "shift": self.shift, "width": self.width, "shift at most": self.shift_at_most, "width at most": self.width_at_most,
         }  # fmt: skip
@@ -163,7 +167,16 @@ class MemberScores(NamedTuple):
 
 
 def by_scores(found: MemberScores, u: Float[np.ndarray, "draws dim"], theta: Float[np.ndarray, "draws dim"]) -> Disagreement:
-    """At draws u, whose parameters are theta."""
+    """How the posterior of each member alone would differ, from their scores at draws of the whole ensemble.
+
+    Args:
+        found: The members' composed scores at the draws.
+        u: (draws, dim), the draws.
+        theta: (draws, dim), their parameters.
+
+    Returns:
+        The shift of each member's means and the log ratio of its widths, to first order in how far its score is off.
+    """
     off = found.composed - found.composed.mean(axis=0)
     around = Around.draws(u, theta, found.response)
     offset = off.mean(axis=1)
@@ -175,7 +188,16 @@ def by_scores(found: MemberScores, u: Float[np.ndarray, "draws dim"], theta: Flo
 def by_draws(
     theta: Float[np.ndarray, "members draws dim"], mean: Float[np.ndarray, " dim"], sd: Float[np.ndarray, " dim"]
 ) -> Disagreement:
-    """From every member's own draws, next to the mean and sd of all."""
+    """How the posterior of each member differs, where every member has draws of its own.
+
+    Args:
+        theta: (members, draws, dim), their parameters.
+        mean: (dim,), of the draws of all.
+        sd: (dim,), likewise.
+
+    Returns:
+        The shift of each member's means, and the log ratio of its widths.
+    """
     scale = np.maximum(sd, 1e-300)
     each = np.maximum(theta.std(axis=1), 1e-300)
     return Disagreement((theta.mean(axis=1) - mean) / scale, np.log(each / np.exp(np.log(each).mean(axis=0))))
@@ -198,7 +220,16 @@ class Around(NamedTuple):
         theta: Float[np.ndarray, "draws dim"],
         response: Float[np.ndarray, "dim dim"] | None = None,
     ) -> "Around":
-        """Of these; M is their covariance unless it is given."""
+        """A Gaussian around draws.
+
+        Args:
+            u: (draws, dim), in the space of the scores.
+            theta: (draws, dim), their parameters.
+            response: (dim, dim), how far draws move where the score is off by one. Default None: their covariance.
+
+        Returns:
+            What translates errors of the score into errors of means and widths.
+        """
         centred = u - u.mean(axis=0)
         covariance = _covariance(centred)
         cross, precision = (theta - theta.mean(axis=0)).T @ centred / len(u), np.linalg.inv(covariance)
@@ -226,7 +257,16 @@ def _regular(matrix: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim
 
 
 def judge(names: Sequence[str], doubts: Doubts, info: Any) -> Trust:
-    """The verdict on draws, from what is known about their errors and from how their sampler went."""
+    """The verdict on draws.
+
+    Args:
+        names: Of the parameters.
+        doubts: What is known about their errors.
+        info: How their sampler went.
+
+    Returns:
+        The expected errors of every parameter's mean and width, and a word for the worst; "unknown" where nothing is known.
+    """
     found, strange = doubts.disagreement, doubts.strange
     if isinstance(found, str):
         return unknown(names, found)

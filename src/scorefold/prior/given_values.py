@@ -23,7 +23,7 @@ from scorefold.types import Float
 
 
 class Plane(NamedTuple):
-    """u = u_0 + B v."""
+    """Where some parameters have given values: a plane in the space of u, by a point of it and directions along it."""
 
     origin: Float[np.ndarray, " dim"]
     free: Float[np.ndarray, "dim free"]

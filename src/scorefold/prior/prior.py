@@ -24,8 +24,8 @@ from scorefold.prior.proposal import Proposal, Proposed
 from scorefold.shown import html_table
 from scorefold.types import Float
 
-CHUNK = 65_536
-MOST_ROWS = 20
+ROWS_AT_ONCE = 65_536
+MOST_ROWS_SHOWN = 20
 """Parameters in a notebook's table."""
 FLOAT32_EPS = np.finfo(np.float32).eps
 
@@ -261,8 +261,8 @@ class Prior:
         if isinstance(self._law, Whitened):
             return self._law.sample(count, rng)
         theta = np.empty((count, self.dim))
-        for start in range(0, count, CHUNK):  # SciPy's quantiles take ten times the memory of what they return
-            rows = theta[start : start + CHUNK]
+        for start in range(0, count, ROWS_AT_ONCE):  # SciPy's quantiles take ten times the memory of what they return
+            rows = theta[start : start + ROWS_AT_ONCE]
             rows[:] = self.from_normal(rng.standard_normal(rows.shape))
         return theta
 
@@ -337,7 +337,7 @@ class Prior:
         return f"Prior({self._law.text(self.names)})"
 
     def _repr_html_(self) -> str:
-        shown = zip(self.names[:MOST_ROWS], self.bounds, strict=False)
+        shown = zip(self.names[:MOST_ROWS_SHOWN], self.bounds, strict=False)
         rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in shown]
         return html_table("Prior", ("parameter", "least", "most"), rows, [repr(self)])
 

@@ -35,10 +35,10 @@ from scorefold.prior.prior import Prior
 from scorefold.prior.proposal import Proposed
 from scorefold.types import Float
 
-KNOTS = 1_025
-FARTHEST = 8.5
+CURVE_KNOTS = 1_025
+CURVE_END = 8.5
 """Tables end there, in prior sd."""
-STEP = 1e-3
+CURVE_STEP = 1e-3
 """Of the differences that slopes are made of, as a share of the distance between knots."""
 STEEPEST = 1e5
 COUNTED = 20_000
@@ -47,12 +47,14 @@ OUTSIDE = 1e-4
 """The share of another prior's weight that may lie where nothing was simulated."""
 NOWHERE = 6.0
 """Prior sd beyond which there are no simulations, however many were made."""
-FAR_SHARE, FAR = 0.003, 0.05
+FAR_SHARE, WEIGHT_FAR_OUT = 0.003, 0.05
 """The outermost share of the simulations, and the weight there from which on it is said."""
 
 
 class PriorRatio(NamedTuple):
-    """r(u), up to a constant."""
+    """The log ratio of another prior to the one that was simulated from, over the space of the latter, as tables that a
+    compiled program can hold.
+    """
 
     axes: Float[np.ndarray, "dim dim"]
     """A, one coordinate a row"""
@@ -110,9 +112,9 @@ def prior_ratio(prior: Prior, other: Prior) -> PriorRatio:
         with np.errstate(all="ignore"):
             return (theta - shift) / scale if isinstance(own, Gaussian) else np.clip(own.to_normal(theta), *own.reach.T)
 
-    ends = np.clip(c_of(np.clip(theirs.bounds, *own.bounds.T[:, :, None]).T), -FARTHEST, FARTHEST)
+    ends = np.clip(c_of(np.clip(theirs.bounds, *own.bounds.T[:, :, None]).T), -CURVE_END, CURVE_END)
     cut = np.stack([theirs.bounds[:, 0] > own.bounds[:, 0], theirs.bounds[:, 1] < own.bounds[:, 1]])
-    low, high = np.where(cut[0], ends[0], -FARTHEST), np.where(cut[1], ends[1], FARTHEST)
+    low, high = np.where(cut[0], ends[0], -CURVE_END), np.where(cut[1], ends[1], CURVE_END)
 
     def f(c: np.ndarray) -> np.ndarray:
         theta = theta_at(c)
@@ -139,7 +141,7 @@ def volume(prior: Prior) -> PriorRatio:
     It is r for a flat p', without bounds: f_i = log p_i(θ_i) + u_i²/2 for independent marginals, and constant otherwise.
     """
     law, dim = prior._law.law if isinstance(prior._law, Proposed) else prior._law, prior.dim
-    low, high = np.full(dim, -FARTHEST), np.full(dim, FARTHEST)
+    low, high = np.full(dim, -CURVE_END), np.full(dim, CURVE_END)
 
     def f(u: np.ndarray) -> np.ndarray:
         if not isinstance(law, Marginals):
@@ -148,7 +150,7 @@ def volume(prior: Prior) -> PriorRatio:
             near = np.clip(u, *law.reach.T)
             return law.log_probs(law.from_normal(near)) + near**2 / 2
 
-    flat = np.zeros((dim, KNOTS))
+    flat = np.zeros((dim, CURVE_KNOTS))
     return PriorRatio(np.eye(dim), low, high, np.zeros((2, dim)), *_table(f, low, high), flat, flat, np.zeros((dim, dim)), 0.0)
 
 
@@ -176,7 +178,7 @@ def check_overlap(prior: Prior, other: Any) -> None:
         )
     u = _own_space(prior, np.clip(theta, low, high))
     beyond = np.abs(u) > NOWHERE
-    if beyond.any(axis=1).mean() > FAR:
+    if beyond.any(axis=1).mean() > WEIGHT_FAR_OUT:
         i = int(beyond.mean(axis=0).argmax())
         raise ScorefoldError(
             f"expected another prior where simulations can have been; got one with {beyond[:, i].mean():.0%} of its weight "
@@ -185,7 +187,7 @@ def check_overlap(prior: Prior, other: Any) -> None:
     each = np.abs(u) > stats.norm.isf(FAR_SHARE / 2)
     far = each.any(axis=1) | (np.square(u).sum(axis=1) > stats.chi2.isf(FAR_SHARE, prior.dim))
     own = 1 - (1 - FAR_SHARE) ** prior.dim  # what the prior itself has there, by its single numbers
-    if far.mean() - own > FAR:
+    if far.mean() - own > WEIGHT_FAR_OUT:
         where = f", most of all of {prior.names[int(each.mean(axis=0).argmax())]!r}" if each.any() else ""
         warnings.warn(
             f"{far.mean():.0%} of the other prior's weight lies where fewer than {own + FAR_SHARE:.1%} of the simulations "
@@ -226,11 +228,11 @@ def _table(
     of: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> tuple[Float[np.ndarray, "dim knots"], Float[np.ndarray, "dim knots"]]:
     """Values and slopes of a function of every coordinate."""
-    knots = low + (high - low) * np.linspace(0, 1, KNOTS)[:, None]
+    knots = low + (high - low) * np.linspace(0, 1, CURVE_KNOTS)[:, None]
     # A density may be 0 or infinite at the very end.
     margin = 1e-9 * (high - low)
     knots = np.clip(knots, low + margin, high - margin)
-    step = STEP * (high - low) / (KNOTS - 1)
+    step = CURVE_STEP * (high - low) / (CURVE_KNOTS - 1)
     right, left = np.minimum(knots + step, high - margin), np.maximum(knots - step, low + margin)
     slope = (of(right) - of(left)) / (right - left)
     values = _filled(of(knots).T)

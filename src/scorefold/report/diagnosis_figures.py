@@ -22,7 +22,7 @@ from scorefold.shown import observations
 
 MOST_NAMED = 12
 """Numbers of an observation whose names fit below an axis."""
-FARTHEST = 3.0
+AXIS_END = 3.0
 """An axis reaches so many widths of the others for a single value, which is marked at its edge if it lies beyond."""
 WIDEST_FIGURE = 9.0
 """Inches."""
@@ -166,7 +166,7 @@ def predictive(
 def _keep_readable(axes: Axes, place: np.ndarray, seen: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     """An observed value may not make the simulated ones a line: the axis ends a few of their widths away."""
     bottom, top = float(low.min()), float(high.max())
-    room = FARTHEST * max(top - bottom, 1e-9 * max(abs(top), abs(bottom), 1e-300))
+    room = AXIS_END * max(top - bottom, 1e-9 * max(abs(top), abs(bottom), 1e-300))
     if seen.max() > top + room or seen.min() < bottom - room:
         reach = [max(bottom - room, min(seen.min(), bottom)), min(top + room, max(seen.max(), top))]
         edge = 0.08 * (reach[1] - reach[0])
@@ -192,7 +192,7 @@ def influence(distance: np.ndarray, p_observations: np.ndarray, title: str = "",
     axes.axhspan(0, usual, color=BAND, lw=0, zorder=0, label="95 %, if all count alike")
     axes.set(xlabel="observation", ylabel="shift of the posterior mean, in sd")
     others = np.partition(distance, -2)[-2] if len(distance) > 1 else distance[0]
-    hold_within(axes, place, distance, 0.0, max(1.3 * usual, min(1.1 * float(distance.max()), FARTHEST * float(others))))
+    hold_within(axes, place, distance, 0.0, max(1.3 * usual, min(1.1 * float(distance.max()), AXIS_END * float(others))))
     axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     plain(axes, title)
     legend_below(figure, 2)

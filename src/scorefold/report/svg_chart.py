@@ -48,37 +48,51 @@ def key(look: Look) -> str:
     return f'<svg class="key" width="18" height="16" viewBox="0 0 18 16" aria-hidden="true">{marker(look, 9.0, 8.0, 4.5)}</svg>'
 
 
-def chart(
-    marks: Sequence[Mark],
-    label: str,
-    x_label: str,
-    y_label: str,
-    x_ticks: Sequence[float],
-    y_range: tuple[float, float],
-    y_ticks: Sequence[float],
-    perfect: float,
-) -> str:
-    """An SVG; `label` says what it shows, `perfect` is where a dotted line stands."""
-    low, high = math.log(min(x_ticks)), math.log(max(x_ticks))
+class Axis(NamedTuple):
+    """What an axis shows, and how far it goes."""
+
+    label: str
+    ticks: Sequence[float]
+    ends: tuple[float, float] | None = None
+    """Where it ends; None for the outermost ticks."""
+
+
+def chart(marks: Sequence[Mark], label: str, x_axis: Axis, y_axis: Axis, perfect: float) -> str:
+    """An SVG of points and lines over a logarithmic axis.
+
+    Args:
+        marks: What is drawn, the first at the bottom.
+        label: What it shows, in words, for those who do not see it.
+        x_axis: The logarithmic axis; the chart is as wide as its ticks.
+        y_axis: The other axis.
+        perfect: Where on the y axis a dotted line stands.
+
+    Returns:
+        The SVG's text.
+    """
+    low, high = math.log(min(x_axis.ticks)), math.log(max(x_axis.ticks))
+    bottom, top = y_axis.ends or (min(y_axis.ticks), max(y_axis.ticks))
 
     def px(x: float) -> float:
         inner = WIDTH - LEFT - RIGHT - 2 * INSET
         return LEFT + INSET + inner * (0.5 if high == low else (math.log(x) - low) / (high - low))
 
     def py(y: float) -> float:
-        return TOP + (y_range[1] - y) / (y_range[1] - y_range[0]) * (HEIGHT - TOP - BOTTOM)
+        return TOP + (top - y) / (top - bottom) * (HEIGHT - TOP - BOTTOM)
 
     parts, foot = [], HEIGHT - BOTTOM
-    for tick in y_ticks:
+    for tick in y_axis.ticks:
         at = f'y1="{py(tick):.1f}" y2="{py(tick):.1f}"'
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" {at}/>')
         parts.append(f'<text x="{LEFT - 7}" y="{py(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    for tick in x_ticks:
+    for tick in x_axis.ticks:
         parts.append(f'<line class="axis" x1="{px(tick):.1f}" x2="{px(tick):.1f}" y1="{foot}" y2="{foot + 5}"/>')
         parts.append(f'<text x="{px(tick):.1f}" y="{foot + 18}" text-anchor="middle">{tick:,g}</text>')
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{foot}" y2="{foot}"/>')
-    parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 5}" text-anchor="middle">{escaped(x_label)}</text>')
-    parts.append(f'<text x="{LEFT - 7}" y="{TOP - 8}" text-anchor="end">{escaped(y_label)}</text>')
+    parts.append(
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 5}" text-anchor="middle">{escaped(x_axis.label)}</text>'
+    )
+    parts.append(f'<text x="{LEFT - 7}" y="{TOP - 8}" text-anchor="end">{escaped(y_axis.label)}</text>')
     level = f'y1="{py(perfect):.1f}" y2="{py(perfect):.1f}"'
     parts.append(f'<line class="perfect" x1="{LEFT}" x2="{WIDTH - RIGHT}" {level}/>')
     for mark in marks:

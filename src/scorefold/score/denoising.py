@@ -42,7 +42,9 @@ class Fixed(NamedTuple):
 
 
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:
-    """Denoising loss of one case at one level, averaged over ±noise."""
+    """Denoising loss of one case at one level, ‖ε + σ s(u_t, t, X)‖² / dim, averaged over +ε and -ε; `size` of the observations
+    x count.
+    """
     embedded = model.embed(x, size)
     sigma = jnp.sqrt(level.noise)
 
@@ -80,5 +82,12 @@ def score_validation(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key
 
 
 def score_objective(shape: Shape) -> Objective:
-    """A score network by denoising; what is `fixed` is a `Fixed`."""
+    """What to train a score network by: denoising, with a `Fixed` as what training does not change.
+
+    Args:
+        shape: The network's sizes.
+
+    Returns:
+        An `Objective` for `train.loop.train`: how the network is made, its loss, and the loss by which it is judged.
+    """
     return Objective(ScoreNetwork, shape, score_loss, score_validation)

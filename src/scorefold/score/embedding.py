@@ -293,7 +293,14 @@ def joined(x: Vector, observation: Shape) -> Float[Array, "..."]:
 
 
 def check_embedding(embedding: Any) -> None:
-    """Refuse with a ScorefoldError what is not None, a known word, a configured embedding or a function (shape, key)."""
+    """Refuse what is no embedding, before anything is trained.
+
+    Args:
+        embedding: None, "convolution", "attention", one of these configured, or a function (shape, key) that makes a module.
+
+    Raises:
+        ScorefoldError: It is something else; for an unknown word the message has the closest one.
+    """
     if isinstance(embedding, str) and embedding not in EMBEDDINGS:
         raise ScorefoldError(f"unknown embedding {embedding!r:.60}. {closest(embedding[:60], list(EMBEDDINGS))}")
     if (
@@ -308,8 +315,18 @@ def check_embedding(embedding: Any) -> None:
 
 
 def build(embedding: Embedding, shape: Shape, key: Key) -> Any:
-    """Make the module of a word, a configured embedding or a user's function, once it maps zeros of this shape to a finite
-    vector.
+    """Make the network of an embedding, and try it on zeros.
+
+    Args:
+        embedding: A word, a configured embedding, or a user's function (shape, key).
+        shape: Of one observation.
+        key: Of its initial numbers.
+
+    Returns:
+        A module that maps an observation to a vector.
+
+    Raises:
+        ScorefoldError: A user's function makes something else, or what it makes does not give a finite vector.
     """
     check_embedding(embedding)
     if isinstance(embedding, str):

@@ -24,13 +24,17 @@ from scorefold.score.network import Embedded, ScoreModel, ScoreNetwork, Shape, r
 from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Cloud, Float, Int
 
-CHUNK = 8
-PAIRS = 8 * 1024
+SETS_EMBEDDED_TOGETHER = 8
+DRAWS_TIMES_SETS = 8 * 1024
 """Draws × sets computed together."""
 
 
 class ScoreEnsemble(eqx.Module):
-    """Networks trained on the same cases; `network` has a leading member axis on every array."""
+    """Networks trained on the same cases, with all that turns their output into scores: what `NPSE` trains and a posterior
+    keeps. `embed` gives the sets' scores that a rule composes.
+
+    Every array of `network` has a leading member axis; a score is the mean over members.
+    """
 
     network: ScoreNetwork
     standardize: Standardize
@@ -44,7 +48,16 @@ class ScoreEnsemble(eqx.Module):
         return ScoreModel(network, self.standardize, self.base)
 
     def embed(self, x: Float[Array, "sets set x"], sizes: Int[Array, " sets"], count: Int[Array, ""]) -> "EnsembleSets":
-        """Everything that depends on the observations alone, chunk by chunk; sizes are s and s+1 for some s."""
+        """Compute everything that depends on the observations alone, once for a whole run.
+
+        Args:
+            x: (sets, set, x), observations as they are, padded.
+            sizes: (sets,), how many of each set count: s or s + 1 for some s.
+            count: How many of the sets are real; the others are padding.
+
+        Returns:
+            The sets' scores, as a rule takes them.
+        """
 
         def one(network: ScoreNetwork, x: Array, size: Array) -> Embedded:
             return self.member(network).embed(x, size)
@@ -53,7 +66,7 @@ class ScoreEnsemble(eqx.Module):
             over_sets = jax.vmap(one, in_axes=(None, 0, 0))
             return jax.vmap(over_sets, in_axes=(0, None, None))(self.network, *part)
 
-        length = min(CHUNK, len(sizes))
+        length = min(SETS_EMBEDDED_TOGETHER, len(sizes))
         parts = jax.tree.map(lambda v: v.reshape(-1, length, *v.shape[1:]), (x, sizes))
         embedded = jax.lax.map(chunk, parts)  # (chunks, members, length, …)
         embedded = jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0).reshape(v.shape[1], len(sizes), *v.shape[3:]), embedded)
@@ -123,7 +136,7 @@ class EnsembleSets(SetScores):
 
     def at_once(self, draws: int) -> int:
         """Sets in a chunk."""
-        return max(1, PAIRS // draws)
+        return max(1, DRAWS_TIMES_SETS // draws)
 
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "EnsembleSets":
         """The same sets, each with a precision of its own."""
@@ -268,5 +281,5 @@ def fewest_numbers(shape: Shape, members: int) -> int:
 
 
 def bucket(sets: int) -> int:
-    """The padded number of sets: 1, 2, 4, then powers of two."""
+    """The power of two that so many sets are padded to, so that few compiled programs serve any number of them."""
     return 1 << int(np.ceil(np.log2(sets))) if sets > 1 else 1

@@ -14,7 +14,7 @@ from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, TrainingSet, thinned
 from scorefold.types import Array, Float, Key, Scalar, Theta, new_key
 
-KNOTS = 21
+CORRECTED_LEVELS = 21
 
 
 class GaussianScore(NamedTuple):
@@ -98,7 +98,17 @@ def _over_levels(
 
 
 def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> Correction:
-    """Gate and mean at evenly spaced levels."""
+    """Find out, from cases that networks have not seen, how much of them to keep and what to subtract.
+
+    Args:
+        ensemble: The trained networks, without a correction.
+        training: The training set, of which every member has held out a part.
+        members: How many members there are.
+        levels: The noise levels that they were trained on.
+
+    Returns:
+        Gate and mean at some of the levels (see `correction.py`).
+    """
     # Off the device: cutting arrays up there is a program for every shape.
     cases, network, levels = (jax.tree.map(np.asarray, one) for one in (training.cases, ensemble.network, levels))
     held_out, rows = training.unseen(members), knots_of(len(levels.t))
@@ -124,7 +134,7 @@ def fit_correction(ensemble: ScoreEnsemble, training: TrainingSet, members: int,
 
 def knots_of(count: int) -> np.ndarray:
     """Which of so many levels, evenly spaced."""
-    return np.unique(np.round(np.linspace(0, count - 1, KNOTS)).astype(int))
+    return np.unique(np.round(np.linspace(0, count - 1, CORRECTED_LEVELS)).astype(int))
 
 
 def _solve(sums: _Sums, t: np.ndarray, gated: bool) -> Correction:

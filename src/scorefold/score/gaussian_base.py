@@ -113,7 +113,17 @@ def blank(features: int, dim: int, largest: int, smallest: int = 1) -> GaussianB
 
 
 def fit_gaussian_base(x: np.ndarray, sizes: np.ndarray, u: np.ndarray, smallest: int = 1) -> GaussianBase:
-    """The line for every set size `smallest` … m, from the cases' standardised observations (cases, m, x)."""
+    """Fit a straight line u | X for every set size.
+
+    Args:
+        x: (cases, m, x), standardised observations, zeros behind the last of a case.
+        sizes: (cases,), how many each case has.
+        u: (cases, dim), the parameters.
+        smallest: The smallest size: 1, or 0 where the networks learn the prior too.
+
+    Returns:
+        The base for sizes `smallest` … m. Lines of single observations and of whole sets are both used, weighed by their cases.
+    """
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
     largest, dim = x.shape[1], u.shape[1]
     counts = np.arange(largest) < sizes[:, None]

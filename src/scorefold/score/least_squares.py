@@ -69,7 +69,17 @@ class NoisyLine(NamedTuple):
 
 
 def noisy_line(x: np.ndarray, u: np.ndarray, floor: float) -> NoisyLine:
-    """Least squares of x (rows, x) on u (rows, dim); `floor` is the least variance of the noise."""
+    """Fit x ≈ A u + b + e by least squares, with the covariance of e shrunk by as much as chance could have made its
+    correlations.
+
+    Args:
+        x: (rows, x).
+        u: (rows, dim).
+        floor: The least variance of the noise.
+
+    Returns:
+        Slope, offset and covariance.
+    """
     design = np.concatenate([np.ones((len(u), 1)), u], axis=1)
     fit = np.linalg.lstsq(design, x, rcond=None)[0]
     residual = x - design @ fit

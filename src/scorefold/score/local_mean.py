@@ -25,7 +25,9 @@ BEYOND = 3.0
 
 
 class LocalMean(NamedTuple):
-    """b(u), G and where they hold."""
+    """A correction of the score around one data set's draws: what is subtracted, how the rest is weighed, and where both hold.
+    `posterior.check` finds it and `posterior.corrected` puts it into place.
+    """
 
     centre: Float[np.ndarray, " dim"]
     """c, the draws' mean"""

@@ -23,7 +23,9 @@ FLOOR = 1e-6
 
 
 class MaskedBase(eqx.Module):
-    """A, b and S."""
+    """A Gaussian base where numbers may be missing: a straight line x | u with noise, x ≈ A u + b + e, of which the rows of
+    what was observed are used.
+    """
 
     slope: Float[Array, "x dim"]
     offset: Float[Array, " x"]
@@ -72,7 +74,16 @@ def blank(features: int, dim: int) -> MaskedBase:
 def fit_masked_base_to_sets(
     x: Float[np.ndarray, "sets set seen"], sizes: Int[np.ndarray, " sets"], u: Float[np.ndarray, "sets dim"]
 ) -> MaskedBase:
-    """From the single observations of standardised sets, of which the first few count, and their u."""
+    """Fit the line to single observations out of sets.
+
+    Args:
+        x: (sets, set, seen), standardised observations, each with marks for what is missing.
+        sizes: (sets,), how many of each set count.
+        u: (sets, dim), their parameters.
+
+    Returns:
+        The base.
+    """
     counts = np.arange(x.shape[1]) < sizes[:, None]
     return fit_masked_base(x[counts], np.repeat(u, sizes, axis=0))
 

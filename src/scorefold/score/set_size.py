@@ -18,15 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.compose.sets import sizes_of_sets
 from scorefold.noise import CLEAN, Level
 from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Array, Float, Int
 
-LADDER = (1, 2, 3, 6, 12, 30, 100)
-MOST_CASES = 200
-FEWEST_CASES = 20
-CHUNK = 4
+SIZES_TRIED = (1, 2, 3, 6, 12, 30, 100)
+MOST_TO_JUDGE = 200
+FEWEST_TO_JUDGE = 20
+CUTS_TOGETHER = 4
 """Sets computed together; most cuts have few."""
 
 
@@ -62,7 +63,16 @@ PartitionTable = dict[int, Choice]
 
 
 def chosen_size(table: PartitionTable, n: int, largest: int) -> tuple[int, str]:
-    """The size of sets for n observations by the choice for the nearest n, and why."""
+    """The size of sets for n observations, by the choice for the judged number that is nearest to n.
+
+    Args:
+        table: What was found for each judged number.
+        n: How many observations there are.
+        largest: The most that one set can hold.
+
+    Returns:
+        The size, and why, in words.
+    """
     choice = table[min(table, key=lambda judged: (abs(math.log(judged / n)), judged))]
     one_set = choice.set_size == choice.n and n <= largest
     size = n if one_set else min(choice.set_size, n)
@@ -71,7 +81,7 @@ def chosen_size(table: PartitionTable, n: int, largest: int) -> tuple[int, str]:
 
 def ladder(largest: int) -> list[int]:
     """1, 2, 3, 6, 12, 30 … up to `largest`, and `largest`."""
-    return sorted({m for m in LADDER if m < largest} | {largest})
+    return sorted({m for m in SIZES_TRIED if m < largest} | {largest})
 
 
 def numbers(largest: int) -> list[int]:
@@ -88,27 +98,32 @@ def options(n: int, largest: int) -> list[int]:
     return [*reversed(by_sets.values()), n]
 
 
-def cut(n: int, set_size: int) -> np.ndarray:
-    """Sizes of the k = ⌈n/m⌉ nearly equal sets, the larger ones first."""
-    sets = -(-n // set_size)
-    return np.full(sets, n // sets) + (np.arange(sets) < n % sets)
-
-
 def fit_partition(ensemble: ScoreEnsemble, training: TrainingSet, members: int, levels: Level) -> PartitionTable:
-    """For many sizes n: the best m ≤ n, from cases of n or more observations, each judged by a member it is new to."""
+    """Find out which sets do best, for many numbers of observations up to the largest set.
+
+    Args:
+        ensemble: The trained networks.
+        training: The training set; cases are judged by a member that has not seen them.
+        members: How many members there are.
+        levels: The noise levels; scores are judged at the lowest.
+
+    Returns:
+        For each judged n the best m ≤ n, with the scores of all that competed. Numbers of which too few cases are left are not
+        in it.
+    """
     lowest = jax.tree.map(lambda v: v[0], levels)
     cases, held_out = training.cases, training.unseen(members)
     sizes, largest = np.asarray(cases.sizes), cases.x.shape[1]
     table = {}
     for n in numbers(largest):
         rows = np.flatnonzero((sizes >= n) & held_out.any(axis=0))
-        rows = np.random.default_rng([training.seed, 5, n]).permutation(rows)[:MOST_CASES]
-        if len(rows) < FEWEST_CASES:
+        rows = np.random.default_rng([training.seed, 5, n]).permutation(rows)[:MOST_TO_JUDGE]
+        if len(rows) < FEWEST_TO_JUDGE:
             continue
-        padded = np.resize(rows, MOST_CASES)  # one shape, one compilation
+        padded = np.resize(rows, MOST_TO_JUDGE)  # one shape, one compilation
         new_to = jnp.asarray(held_out[:, padded].argmax(axis=0))
         some, compete = (cases.u[padded], cases.x[padded], new_to), options(n, largest)
-        judged = [_judge(ensemble, some, lowest, _cuts(cut(n, m), largest)) for m in compete]
+        judged = [_judge(ensemble, some, lowest, _cuts(sizes_of_sets(n, m), largest)) for m in compete]
         scores = np.stack([np.asarray(values)[: len(rows)] for values in judged])
         best = int(np.argmin(scores.mean(axis=1)))
         excess = scores - scores[best]
@@ -134,7 +149,7 @@ class _Cuts(NamedTuple):
 
 
 def _cuts(sizes: np.ndarray, largest: int) -> _Cuts:
-    places = np.zeros((max(CHUNK, bucket(largest)), largest), int)
+    places = np.zeros((max(CUTS_TOGETHER, bucket(largest)), largest), int)
     padded = np.full(len(places), sizes[-1])
     padded[: len(sizes)] = sizes
     for row, (end, size) in enumerate(zip(np.cumsum(sizes), sizes, strict=True)):
@@ -154,8 +169,10 @@ def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Le
         own = ScoreEnsemble(member, ensemble.standardize, ensemble.base, ensemble.correction)
 
         def chunk(i: Array, sums: tuple[Array, Array]) -> tuple[Array, Array]:
-            places_here, sizes_here = (jax.lax.dynamic_slice_in_dim(v, i * CHUNK, CHUNK) for v in (places, sizes))
-            sets = own.embed(x[places_here], sizes_here, jnp.minimum(count - i * CHUNK, CHUNK))
+            places_here, sizes_here = (
+                jax.lax.dynamic_slice_in_dim(v, i * CUTS_TOGETHER, CUTS_TOGETHER) for v in (places, sizes)
+            )
+            sets = own.embed(x[places_here], sizes_here, jnp.minimum(count - i * CUTS_TOGETHER, CUTS_TOGETHER))
             priors = jnp.where(i == 0, 1 - count, 0)
 
             def score(u: Array) -> tuple[Array, Array]:
@@ -167,7 +184,7 @@ def _judge(ensemble: ScoreEnsemble, cases: tuple[Array, Array, Array], level: Le
 
         scale = jnp.eye(len(u)) if own.base is None else own.base.matrix(1.0, CLEAN, n)
         start = jnp.zeros_like(u), jnp.zeros((len(u), len(u)), u.dtype)
-        s, slope = jax.lax.fori_loop(0, (count + CHUNK - 1) // CHUNK, chunk, start)
+        s, slope = jax.lax.fori_loop(0, (count + CUTS_TOGETHER - 1) // CUTS_TOGETHER, chunk, start)
         return s @ scale @ s / 2 + jnp.trace(scale @ slope)
 
     with jax.default_matmul_precision("highest"):  # as draws are made

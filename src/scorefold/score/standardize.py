@@ -39,10 +39,10 @@ LARGEST_Z = 1e30
 SMALLEST, LARGEST = 1e-37, 1e37
 """Of a scale: within single precision, with a margin for differences."""
 NONE, LOG, ASINH, RANKS = range(4)
-KINDS = ("none", "log", "asinh", "ranks")
+TRANSFORMS = ("none", "log", "asinh", "ranks")
 PLOTTED = (0.01, 0.99)
-UNITS = (1.0, 0.1, 0.01)
-KNOTS = np.array([0.001, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999])
+POWERS_OF_UNIT = (1.0, 0.1, 0.01)
+QUANTILES_KEPT = np.array([0.001, 0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999])
 """Quantiles that the broken line goes through."""
 STRAIGHT = {LOG: 1e-3, ASINH: 2e-2, RANKS: 0.05}
 """The departure from which on a map is considered."""
@@ -52,7 +52,7 @@ class Straight(eqx.Module):
     """f, feature by feature."""
 
     kind: Int[Array, " x"]
-    """Index into KINDS."""
+    """Index into TRANSFORMS."""
     shift: Float[Array, " x"]
     unit: Float[Array, " x"]
     """asinh((x - shift) / unit); below `unit` the logarithm is its tangent."""
@@ -70,7 +70,9 @@ class Straight(eqx.Module):
 
 
 class Standardize(eqx.Module):
-    """A fixed map of one observation's features."""
+    """A fixed map of one observation's numbers, in which each varies by about 1 and has no long tail. It is fitted once, to the
+    simulations, and every network sees observations through it.
+    """
 
     centre: Float[Array, " x"]
     scale: Float[Array, " x"]
@@ -100,7 +102,7 @@ class Standardize(eqx.Module):
     def fault(self) -> str:
         """What is wrong with its numbers, if they come from a file; else nothing."""
         known = self.straight is None or bool(
-            jnp.all((self.straight.kind >= 0) & (self.straight.kind < len(KINDS)) & (self.straight.unit > 0))
+            jnp.all((self.straight.kind >= 0) & (self.straight.kind < len(TRANSFORMS)) & (self.straight.unit > 0))
         )
         return "" if known and bool(jnp.all(self.scale > 0)) else "scales and units should be above 0, and maps known ones"
 
@@ -108,12 +110,12 @@ class Standardize(eqx.Module):
     def kinds(self) -> tuple[str, ...]:
         """The map of every feature, by name."""
         kinds = np.zeros(len(self.centre), int) if self.straight is None else np.asarray(self.straight.kind)
-        return tuple(KINDS[kind] for kind in kinds)
+        return tuple(TRANSFORMS[kind] for kind in kinds)
 
 
 def blank(features: int, missing: bool = False) -> Standardize:
     """One of this size, its numbers still to be put in."""
-    zero, knots = jnp.zeros(features), jnp.zeros((features, len(KNOTS)))
+    zero, knots = jnp.zeros(features), jnp.zeros((features, len(QUANTILES_KEPT)))
     return Standardize(zero, zero, Straight(jnp.zeros(features, jnp.int32), zero, zero, zero, knots, knots), missing)
 
 
@@ -159,7 +161,15 @@ def _apply(standardize: Standardize, x: Float[Array, "rows x"]) -> Float[Array, 
 
 
 def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
-    """Many observations (..., x) at once."""
+    """Standardise many observations.
+
+    Args:
+        standardize: The fitted map.
+        x: (…, x), observations.
+
+    Returns:
+        (…, features) in single precision; twice as many numbers where some may be missing, the second half saying which are.
+    """
     return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(*x.shape[:-1], -1)
 
 
@@ -183,7 +193,7 @@ def departure(values: np.ndarray) -> float:
 def _column(x: np.ndarray) -> tuple[int, float, float, float, np.ndarray, np.ndarray]:
     """Kind, shift, unit, slope, breaks and bends of one feature."""
     centre, scale = (float(v[0]) for v in _centre_and_scale(x[:, None]))
-    flat = np.zeros(len(KNOTS))
+    flat = np.zeros(len(QUANTILES_KEPT))
     none = (NONE, 0.0, 1.0, 1.0, flat, flat)
     if np.ptp(x) <= 1e-9 * np.abs(x).max():
         return none
@@ -191,12 +201,12 @@ def _column(x: np.ndarray) -> tuple[int, float, float, float, np.ndarray, np.nda
     if x.min() > SMALLEST and own > STRAIGHT[LOG] and departure(np.log(x)) < 0.75 * own:
         return LOG, 0.0, float(max(x.min() / 2, SMALLEST)), 1.0, flat, flat
     shift = 0.0 if x.min() >= 0 else centre
-    tried = [(departure(np.arcsinh((x - shift) / (scale * part))), scale * part) for part in UNITS]
+    tried = [(departure(np.arcsinh((x - shift) / (scale * part))), scale * part) for part in POWERS_OF_UNIT]
     left, unit = min(tried)
     if own > STRAIGHT[ASINH] and left < 0.5 * own:
         return ASINH, shift, unit, 1.0, flat, flat
     if min(own, left) > STRAIGHT[RANKS] and len(np.unique(x)) > len(x) / 2:
-        breaks, normal = np.quantile(np.arcsinh((x - shift) / unit), KNOTS), special.ndtri(KNOTS)
+        breaks, normal = np.quantile(np.arcsinh((x - shift) / unit), QUANTILES_KEPT), special.ndtri(QUANTILES_KEPT)
         if np.diff(breaks).min() > 1e-6 * np.ptp(breaks):
             slopes = np.diff(normal) / np.diff(breaks)
             bends = np.concatenate([[0.0], np.diff(slopes), [0.0]])

@@ -17,7 +17,7 @@ from scorefold.shown import listed
 
 
 class Columns(NamedTuple):
-    """Columns with their names, whatever they came from."""
+    """Named columns, as of a DataFrame or of a file with a header, whatever they came from. `columns_of` makes them."""
 
     names: tuple[str, ...]
     cells: tuple[Any, ...]
@@ -25,12 +25,24 @@ class Columns(NamedTuple):
 
 
 def is_table(value: Any) -> bool:
-    """Whether a value has named columns."""
+    """Whether a value has named columns: it is a `Columns`, or has `columns` and `to_numpy` as DataFrames of pandas and polars
+    do.
+    """
     return isinstance(value, Columns) or (hasattr(value, "columns") and hasattr(value, "to_numpy"))
 
 
 def columns_of(value: Any) -> Columns:
-    """The columns of a table."""
+    """The columns of a table.
+
+    Args:
+        value: A `Columns`, or a DataFrame.
+
+    Returns:
+        Its columns by name.
+
+    Raises:
+        ScorefoldError: Two columns have the same name.
+    """
     if isinstance(value, Columns):
         return value
     names = tuple(str(name) for name in value.columns)
@@ -108,7 +120,18 @@ def _is(names: Sequence[str]) -> str:
 
 
 def checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names for the numbers of an observation of this shape, or none."""
+    """Names for the numbers of an observation, if they fit.
+
+    Args:
+        names: One name or a list of them, as somebody gave them; None for none.
+        shape: Of an observation.
+
+    Returns:
+        The names; none where none were given.
+
+    Raises:
+        ScorefoldError: There are more or fewer of them than numbers, or an observation is no list of numbers.
+    """
     given = outcome_names(names)
     if given and len(shape) > 1:
         raise ScorefoldError(
@@ -124,7 +147,19 @@ def checked_names(names: Any, shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def joined_names(x_names: tuple[str, ...], input_names: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """The names of all numbers of an observation, inputs last; outcomes are numbered where only inputs have names."""
+    """The names of all numbers of an observation whose last ones are known inputs.
+
+    Args:
+        x_names: Of the outcomes; they are numbered where only the inputs have names.
+        input_names: Of the inputs; none where there are none.
+        shape: Of an observation, inputs included.
+
+    Returns:
+        The names, those of inputs last; none where neither has any.
+
+    Raises:
+        ScorefoldError: Names do not fit the shape, or an outcome and an input have the same.
+    """
     if not input_names:
         return checked_names(x_names, shape)
     outcomes = int(np.prod(shape)) - len(input_names)

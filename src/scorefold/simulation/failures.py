@@ -1,4 +1,4 @@
-"""Simulations that failed: which, how, and when there are too many of them."""
+"""Simulations that failed: which, how, what to write instead, and when there are too many of them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scorefold.errors import SimulatorError
-from scorefold.simulation.advice import advice
+from scorefold.shown import listed, one_line
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.outcome import FAILURES_KEPT, MISSING, OK, STATUS, Block
 
@@ -15,12 +15,16 @@ ALL_FAILED = 20
 """A run is given up once so many simulations were made and every one of them failed."""
 ENOUGH_TO_JUDGE = 100
 """Before so many simulations the fraction that fails says little."""
+MOST_UNPACKED = 6
+"""Parameters that advice writes out."""
 EARLIER = "in an earlier run, which said how"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One simulation that gave no observation."""
+    """One simulation that gave no observation: which it was, and how it failed. `Simulations.failures` holds the first ones of
+    a run.
+    """
 
     index: int
     """Which simulation it was."""
@@ -33,13 +37,28 @@ class Failure:
 
 
 def failures(calls: Calls, status: np.ndarray, texts: Mapping[int, str]) -> tuple[Failure, ...]:
-    """The first FAILURES_KEPT of the simulations whose status says that they failed."""
+    """The first simulations that failed, in order.
+
+    Args:
+        calls: All calls of the run.
+        status: (calls,), what became of each.
+        texts: What was wrong with each of them, by number, as far as it is known.
+
+    Returns:
+        A `Failure` for each of the first FAILURES_KEPT.
+    """
     failed = np.flatnonzero((status != OK) & (status != MISSING))[:FAILURES_KEPT].tolist()
     return tuple(Failure(i, calls.rows(i, i + 1)[0], STATUS[status[i]], texts.get(i, EARLIER)) for i in failed)
 
 
 class Guard:
-    """Counts what came, and stops a run that fails too often."""
+    """Counts what comes from a simulator, and stops a run that fails too often.
+
+    Args:
+        max_failures: The fraction of simulations that may fail.
+        describe: Gives a call's parameters in words, for messages.
+        names: Of the parameters, for advice on a simulator's usual mistakes.
+    """
 
     def __init__(self, max_failures: float, describe: Callable[[int], str], names: Sequence[str] = ()):
         self.max_failures, self.describe, self.names = max_failures, describe, names
@@ -63,7 +82,11 @@ class Guard:
         return {index: text for index, (_, text) in self.seen.items()}
 
     def see(self, block: Block) -> None:
-        """Count a block."""
+        """Count a block, and give the run up as soon as it is clear that too many simulations fail.
+
+        Raises:
+            SimulatorError: More fail than chance would make of the allowed fraction, or every one of the first ALL_FAILED.
+        """
         self.counts.update(STATUS[code] for code in block.status.tolist())
         if block.failures:
             together = {**self.seen, **{index: (code, text) for index, code, text in block.failures}}
@@ -74,7 +97,14 @@ class Guard:
             raise self.error()
 
     def finish(self, status: np.ndarray) -> None:
-        """At the end the fraction of all is what counts, those of earlier runs included."""
+        """Judge a run that has come to its end by the fraction of all simulations that failed, those of earlier runs included.
+
+        Args:
+            status: (calls,), what became of each.
+
+        Raises:
+            SimulatorError: It is more than is allowed; a single failure among several never is.
+        """
         counts = np.bincount(status, minlength=len(STATUS)).tolist()
         self.counts = Counter(dict(zip(STATUS, counts[: len(STATUS)], strict=True)))
         if self.failed and not self.seen:
@@ -99,7 +129,9 @@ class Guard:
         )
 
     def error(self) -> SimulatorError:
-        """With the first failure."""
+        """The error that ends a run: how many failed, what to write instead where that is plain, and the first failure with its
+        parameters and its traceback.
+        """
         index, (code, text) = next(iter(self.seen.items()))
         return SimulatorError(
             f"expected at most a fraction {self.max_failures:g} (max_failures) of simulations to fail; got {self.failed:,} of "
@@ -107,3 +139,34 @@ class Guard:
             f"Mend the simulator, narrow the prior or raise max_failures.\n{advice(text, self.names)}"
             f"The first to fail was simulation {index}, θ = {self.describe(index)}, {STATUS[code]}: {text}"
         )
+
+
+def advice(text: str, names: Sequence[str]) -> str:
+    """A sentence on what to write instead, for the traceback of a simulator's usual mistakes.
+
+    Args:
+        text: The traceback, or what else was wrong.
+        names: Of the parameters.
+
+    Returns:
+        The sentence; nothing for a mistake that is not a usual one.
+    """
+    last = text.strip().splitlines()[-1] if text.strip() else ""
+    if "expected an observation to be numbers; got NoneType" in last:
+        return "The simulator returned nothing: end it with `return x`.\n"
+    if "expected an observation to be numbers; got dict" in last:
+        return "Return the numbers in one array, always in the same order; x_names=… of sf.simulate is for their names.\n"
+    by_name = last.startswith("IndexError: only integers, slices") or (
+        last.startswith("AttributeError: 'numpy.ndarray' object has no attribute")
+        and any(last.split("attribute")[-1].strip(" '.\"").startswith(name) for name in names)
+    )
+    if not by_name or not names:
+        return ""
+    words = [_word(name) for name in names]
+    unpacked = f", or `{', '.join(words)} = theta`" if 1 < len(names) <= MOST_UNPACKED else ""
+    return f"θ is an array in the order of the prior, {listed(names)}: write theta[0] for {one_line(names[0])}{unpacked}.\n"
+
+
+def _word(name: str) -> str:
+    """A name that Python takes."""
+    return name if name.isidentifier() else "".join(one if f"_{one}".isidentifier() else "_" for one in f"p_{name}")

@@ -20,16 +20,18 @@ from scorefold.prior import Prior
 from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import inputs_from, table_of
-from scorefold.simulation.outcome import LARGEST, rounded
-from scorefold.simulation.with_inputs import refuse_arrays
+from scorefold.simulation.outcome import LARGEST_X, rounded
+from scorefold.simulation.wrapped import refuse_arrays
 
-MOST_FAILED = 0.1
-UNLIKELY = 1e-6
+MOST_LEFT_OUT = 0.1
+FALSE_ALARM = 1e-6
 """Chance of saying, of one parameter, that its draws are not from the prior though they are."""
 
 
 class Given(NamedTuple):
-    """Cases as training wants them."""
+    """Parameters and observations as training wants them: checked, in single precision, without what failed. `Simulations` is
+    made of it.
+    """
 
     theta: np.ndarray
     x: np.ndarray
@@ -41,17 +43,32 @@ class Given(NamedTuple):
     input_names: tuple[str, ...]
 
 
-def given(
-    prior: Prior,
-    theta: Any,
-    x: Any,
-    sets: bool,
-    x_names: Sequence[str] | None,
-    inputs: Any = None,
-    input_names: Sequence[str] | None = None,
-    missing: bool = False,
-) -> Given:
-    """What was given, checked; see `Simulations`."""
+class Raw(NamedTuple):
+    """Observations as somebody has them, not looked at yet; the fields are the arguments of `Simulations`."""
+
+    x: Any
+    sets: bool
+    x_names: Sequence[str] | None
+    inputs: Any
+    input_names: Sequence[str] | None
+    missing: bool
+
+
+def given(prior: Prior, theta: Any, raw: Raw) -> Given:
+    """Parameters and observations that somebody has simulated already, as training holds them.
+
+    Args:
+        prior: What θ were drawn from.
+        theta: (cases, dim), an array or a DataFrame.
+        raw: The observations, and what was said of them.
+
+    Returns:
+        The cases, checked, without those of which nothing is finite.
+
+    Raises:
+        ScorefoldError: See `Simulations`.
+    """
+    x, sets, x_names, inputs, input_names, missing = raw
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
     theta = parameters(prior, theta)
@@ -96,7 +113,19 @@ def _inputs(parts: list[Any], lengths: np.ndarray, names: Sequence[str] | None) 
 
 
 def parameters(prior: Prior, theta: Any) -> np.ndarray:
-    """θ (cases, dim) in the order of the prior, within its support, and said if they do not look like draws from it."""
+    """θ as somebody has it, in the order of the prior. A ScorefoldWarning says so where it does not look like draws from the
+    prior.
+
+    Args:
+        prior: What θ were drawn from.
+        theta: An array (cases, dim), or a DataFrame with the prior's names as columns.
+
+    Returns:
+        (cases, dim)
+
+    Raises:
+        ScorefoldError: θ has another shape, or lies outside the prior's support.
+    """
     if columns.is_table(theta):
         theta, _ = columns.numbers("theta", theta, prior.names)
     theta = settings.numbers("theta", theta)
@@ -119,7 +148,7 @@ def _say_if_not_drawn(prior: Prior, u: np.ndarray) -> None:
     steps = np.arange(cases + 1)[:, None] / cases
     below = ndtr(np.sort(u, axis=0))
     distance = np.maximum(np.abs(below - steps[1:]), np.abs(below - steps[:-1])).max(axis=0)
-    far = distance > math.sqrt(math.log(2 / UNLIKELY) / (2 * cases))  # Dvoretzky–Kiefer–Wolfowitz, with Massart's constant
+    far = distance > math.sqrt(math.log(2 / FALSE_ALARM) / (2 * cases))  # Dvoretzky–Kiefer–Wolfowitz, with Massart's constant
     if far.any():
         warnings.warn(
             f"theta does not look like draws from the prior: {listed([prior.names[i] for i in np.flatnonzero(far)])} "
@@ -156,15 +185,15 @@ def _put_together(
     single, good = rounded(np.where(holes, 0.0, observations))
     single[holes] = np.nan
     calls, failed = len(good), int((~good).sum())
-    if failed > MOST_FAILED * calls:
+    if failed > MOST_LEFT_OUT * calls:
         raise ScorefoldError(
-            f"expected finite observations within ±{LARGEST:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
+            f"expected finite observations within ±{LARGEST_X:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
             "numbers. Up to a tenth are left out; if more are missing whatever θ is, leave them out yourself, with their theta."
         )
     if failed:
         warnings.warn(
-            f"{failed:,} of {calls:,} observations hold NaN, infinity or numbers beyond ±{LARGEST:.0e} and were left out. The "
-            "posterior is then the one given that the simulation succeeds.",
+            f"{failed:,} of {calls:,} observations hold NaN, infinity or numbers beyond ±{LARGEST_X:.0e} and were left out. "
+            "The posterior is then the one given that the simulation succeeds.",
             ScorefoldWarning,
             stacklevel=4,
         )

@@ -2,12 +2,12 @@
 
 Which numbers are missing in real observations is not known when a simulator runs, so training drops numbers at random: every
 case is there `COPIES` times, once with all that was simulated, else with a share of each observation's numbers dropped that is
-uniform from 0 to `MOST` (an observation keeps one number at least). Dropping does not look at the values: what is learned is
-right where numbers are missing at random. Holes that the simulator itself makes may depend on anything, and are learned as they
-are.
+uniform from 0 to `MOST_DROPPED` (an observation keeps one number at least). Dropping does not look at the values: what is
+learned is right where numbers are missing at random. Holes that the simulator itself makes may depend on anything, and are
+learned as they are.
 
 On the way from a simulator to training NaN means a failed simulation. So a hole travels as a number of its own, in memory and
-in a store (`with_holes.py`); an observation of nothing but NaN has failed, with or without holes. Known inputs, which are
+in a store (`wrapped.py`); an observation of nothing but NaN has failed, with or without holes. Known inputs, which are
 last in an observation, are never missing.
 """
 
@@ -18,16 +18,24 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.simulations import Simulations, pieces
-from scorefold.simulation.with_holes import HOLE, WithHoles, with_nan
+from scorefold.simulation.wrapped import HOLE, WithHoles, with_nan
 
 COPIES = 3
-MOST = 0.8
-MOST_BYTES = 4 << 30
+MOST_DROPPED = 0.8
+COPIED_BYTES = 4 << 30
 """Of all copies together, which are held in memory."""
 
 
 def holed(simulator: Any, inputs: int = 0) -> Any:
-    """The simulator of θ and rng with holes as numbers; the last so many numbers of an observation are known inputs."""
+    """A simulator that may return NaN for numbers that were not observed, as one whose results can travel.
+
+    Args:
+        simulator: A function of θ and rng, or an `sf.Batched` one.
+        inputs: How many of an observation's last numbers are known inputs.
+
+    Returns:
+        The same simulator with the number `HOLE` in place of NaN; where all outcomes are NaN it has failed, and they stay.
+    """
     if not isinstance(simulator, Batched):
         return WithHoles(simulator, inputs)
 
@@ -44,29 +52,43 @@ def holed(simulator: Any, inputs: int = 0) -> Any:
 
 
 def opened(sims: Simulations) -> Simulations:
-    """Simulations of a `holed` simulator, with NaN where there are holes."""
+    """Simulations of a `holed` simulator, with NaN again where it put holes. The array is changed in place, as it may be mapped
+    from a file.
+    """
     for part in pieces(sims.x):  # which may be mapped from the disk
         sims.x[part] = with_nan(sims.x[part])
     return sims._replace(missing=True)
 
 
 def dropped(sims: Simulations, seed: int) -> Simulations:
-    """The cases to train on: each several times, with some of its numbers dropped at random."""
+    """The cases to train on where numbers may be missing: each `COPIES` times, once whole, else with some of its numbers
+    dropped at random.
+
+    Args:
+        sims: Simulations, with or without holes of their own.
+        seed: Of what is dropped.
+
+    Returns:
+        The copies, one after the other, all with the parameters and the origin of their case.
+
+    Raises:
+        ScorefoldError: The prior is known by draws only, or the copies would not fit in memory.
+    """
     if not sims.prior.has_density:
         raise ScorefoldError(
             "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
             "distribution, or leave missing out."
         )
-    if COPIES * sims.x.nbytes > MOST_BYTES:
+    if COPIES * sims.x.nbytes > COPIED_BYTES:
         raise ScorefoldError(
-            f"expected observations of at most {MOST_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} copies "
-            f"are held in memory; got {sims.x.nbytes:,}. Train on fewer of them, or on summaries."
+            f"expected observations of at most {COPIED_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} "
+            f"copies are held in memory; got {sims.x.nbytes:,}. Train on fewer of them, or on summaries."
         )
     rng = np.random.default_rng([seed, 29])
     flat = np.array(sims.x.reshape(*sims.x.shape[:2], -1))
     parts, outcomes = [flat], flat.shape[2] - len(sims.input_names)
     for _ in range(COPIES - 1):
-        rate = rng.uniform(0, MOST, (*flat.shape[:2], 1))
+        rate = rng.uniform(0, MOST_DROPPED, (*flat.shape[:2], 1))
         drop = rng.uniform(size=flat.shape) < rate
         drop[..., outcomes:] = False
         there = ~np.isnan(flat[..., :outcomes])

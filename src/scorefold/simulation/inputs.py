@@ -24,10 +24,10 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError
 from scorefold.simulation import columns
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.outcome import LARGEST
-from scorefold.simulation.with_inputs import WithInputs, refuse_arrays
+from scorefold.simulation.outcome import LARGEST_X
+from scorefold.simulation.wrapped import WithInputs, refuse_arrays
 
-TOGETHER = 1_024
+INPUTS_A_STREAM = 1_024
 """B: inputs drawn from one stream."""
 
 
@@ -42,21 +42,32 @@ class Inputs:
 
     def drawn(self, seed: int, start: int, stop: int) -> np.ndarray:
         """(stop - start, inputs) of simulations start … stop-1."""
-        first = start // TOGETHER
-        blocks = [self._block(seed, number) for number in range(first, -(-stop // TOGETHER))]
+        first = start // INPUTS_A_STREAM
+        blocks = [self._block(seed, number) for number in range(first, -(-stop // INPUTS_A_STREAM))]
         together = np.concatenate(blocks) if blocks else np.zeros((0, len(self.names)))
-        return together[start - first * TOGETHER : stop - first * TOGETHER]
+        return together[start - first * INPUTS_A_STREAM : stop - first * INPUTS_A_STREAM]
 
     def _block(self, seed: int, number: int) -> np.ndarray:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, number)))
         if self.table is not None:
-            return self.table[rng.integers(len(self.table), size=TOGETHER)]
+            return self.table[rng.integers(len(self.table), size=INPUTS_A_STREAM)]
         assert self.sampler is not None
-        return np.stack([_drawn_once(self.sampler, rng, len(self.names)) for _ in range(TOGETHER)])
+        return np.stack([_drawn_once(self.sampler, rng, len(self.names)) for _ in range(INPUTS_A_STREAM)])
 
 
 def inputs_from(inputs: Any, names: Sequence[str] | None) -> Inputs | None:
-    """What was given as `inputs` and `input_names`, checked; None for none."""
+    """What known inputs are drawn from, as `sf.simulate` is told.
+
+    Args:
+        inputs: A function of rng that draws them, a table whose rows are drawn at random, or None for none.
+        names: Their names. Default None: a DataFrame's columns, or numbers.
+
+    Returns:
+        The `Inputs`, or None.
+
+    Raises:
+        ScorefoldError: They are not numbers, or the names do not fit.
+    """
     if inputs is None:
         if names is not None:
             raise ScorefoldError(
@@ -125,9 +136,9 @@ def _drawn_once(sampler: Callable[[np.random.Generator], Any], rng: np.random.Ge
 
 
 def _refuse_strange(what: str, values: np.ndarray) -> None:
-    if not (np.abs(values) <= LARGEST).all():
+    if not (np.abs(values) <= LARGEST_X).all():
         raise ScorefoldError(
-            f"expected {what} to be finite numbers within ±{LARGEST:.0e}; got others. Inputs are always known."
+            f"expected {what} to be finite numbers within ±{LARGEST_X:.0e}; got others. Inputs are always known."
         )
 
 

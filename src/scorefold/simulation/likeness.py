@@ -29,9 +29,9 @@ from scorefold.types import MAY_BE_NAN, Float, Int
 
 CONSTANT, BINARY, COUNT, CONTINUOUS = range(4)
 KINDS = ("constant", "binary", "count", "continuous")
-LOOKED_AT = 20_000
+MOST_SEEN = 20_000
 """Observations from which quantiles and correlations come."""
-QUANTILES = 65
+QUANTILES_SEEN = 65
 INPUTS_KEPT = 1_000
 MOST_TOGETHER = 64
 """Numbers of an observation whose correlations are kept."""
@@ -110,7 +110,9 @@ class Seen:
 
 
 def kinds_of(x: np.ndarray) -> np.ndarray:
-    """The kind of each number of observations (count, numbers), as far as these show it."""
+    """What kind each number of an observation is of: constant, binary, a count or continuous, judged by the values in x
+    (observations, features).
+    """
     whole = (x == np.round(x)).all(axis=0) & (x >= 0).all(axis=0)
     low, high = x.min(axis=0), x.max(axis=0)
     two = ((x == low) | (x == high)).all(axis=0)
@@ -118,16 +120,23 @@ def kinds_of(x: np.ndarray) -> np.ndarray:
 
 
 def look(sims: Simulations) -> Seen:
-    """What the simulated observations look like."""
+    """What simulated observations look like: kinds, ranges and quantiles of their numbers, by which real ones are recognised.
+
+    Args:
+        sims: The simulations; of very many a part is looked at.
+
+    Returns:
+        A `Seen`, which is saved with the posterior.
+    """
     parts = []
     for at in pieces(sims.x):
         part = sims.x[at][np.arange(sims.set_size) < sims.sizes[at, None]].reshape(sims.sizes[at].sum(), -1)
-        some = part[:: max(1, int(sims.sizes.sum()) // LOOKED_AT)].copy()  # a view would hold the whole piece in memory
+        some = part[:: max(1, int(sims.sizes.sum()) // MOST_SEEN)].copy()  # a view would hold the whole piece in memory
         parts.append((part.min(axis=0), part.max(axis=0), kinds_of(part), some))
     low, high = np.min([one[0] for one in parts], axis=0), np.max([one[1] for one in parts], axis=0)
     some = np.concatenate([one[3] for one in parts]).astype(np.float64)
     kind = _joined([one[2] for one in parts], low, high, some)
-    quantiles = np.quantile(some, np.linspace(0, 1, QUANTILES), axis=0)
+    quantiles = np.quantile(some, np.linspace(0, 1, QUANTILES_SEEN), axis=0)
     quantiles[0], quantiles[-1] = low, high
     precision, farthest = np.zeros((0, 0)), 0.0
     if some.shape[1] <= MOST_TOGETHER:
@@ -185,7 +194,15 @@ class _Strange:
 
 
 def unlike(seen: Seen, x: np.ndarray) -> str:
-    """What is strange about observations (n, numbers), in words and with the numbers' names; nothing where nothing is."""
+    """Whether observations differ from the simulated ones in a way that has a plain reason, such as another unit.
+
+    Args:
+        seen: What the simulated ones look like.
+        x: (n, features), the observations.
+
+    Returns:
+        A sentence that says what is strange about which number; empty where nothing is.
+    """
     middle = np.where(seen.kind == CONTINUOUS, seen.quantiles[len(seen.quantiles) // 2], seen.low)
     x = np.where(np.isnan(x), middle, x)  # what was not observed is not strange
     found = _Strange(seen, x)

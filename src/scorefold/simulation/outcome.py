@@ -21,16 +21,18 @@ MISSING = len(STATUS)
 FAILURES_KEPT = 100
 """Of so many failures, the first ones, it is kept what was wrong."""
 
-LARGEST = 1e37
+LARGEST_X = 1e37
 """Of an observation's numbers: beyond, differences of two overflow in single precision."""
 TOO_LARGE = (
-    f"expected observations that fit in single precision (within ±{LARGEST:.0e}); got larger ones. Rescale what the simulator "
-    "returns, for instance by taking logarithms."
+    f"expected observations that fit in single precision (within ±{LARGEST_X:.0e}); got larger ones. Rescale what the "
+    "simulator returns, for instance by taking logarithms."
 )
 
 
 class Outcome(NamedTuple):
-    """What became of one simulation."""
+    """What became of one simulation: an observation where its status is OK, otherwise what went wrong. `block` puts many into
+    rows.
+    """
 
     status: int
     x: np.ndarray | None
@@ -41,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Simulations start, start + 1, …"""
+    """What became of the simulations start, start + 1, …: what a source hands over and a place keeps."""
 
     start: int
     x: np.ndarray
@@ -55,12 +57,25 @@ class Block(NamedTuple):
 
 
 def stream(seed: int, index: int) -> np.random.Generator:
-    """The random numbers of simulation `index`."""
+    """The random numbers of one simulation: a pure function of the seed and the simulation's number, so that who runs it does
+    not matter.
+    """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2, index)))
 
 
 def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index: int, shape: tuple[int, ...] | None) -> Outcome:
-    """Call the simulator once; `shape` is what the observation should have, None while nobody knows."""
+    """Call a simulator once, and tell what became of it. Nothing that it raises gets out, except Ctrl-C.
+
+    Args:
+        simulator: The function of θ and rng.
+        theta: (dim,), its parameters, and known inputs if there are some.
+        seed: Of the run.
+        index: Which simulation this is.
+        shape: What the observation should have. Default None while nobody knows.
+
+    Returns:
+        The status, with the observation in single precision or what went wrong, and the seconds that it took.
+    """
     began = time.perf_counter()
     try:
         x = settings.numbers("an observation", simulator(theta.copy(), stream(seed, index)))
@@ -76,10 +91,10 @@ def evaluate(simulator: Callable[..., Any], theta: np.ndarray, seed: int, index:
 
 
 def rounded(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST."""
+    """Observations (rows, …) in single precision, and which rows (rows,) are some: finite and within ±LARGEST_X."""
     with np.errstate(over="ignore"):
         single = x.astype(np.float32, order="C")
-    return single, np.all(np.abs(single).reshape(len(x), -1) <= LARGEST, axis=1)
+    return single, np.all(np.abs(single).reshape(len(x), -1) <= LARGEST_X, axis=1)
 
 
 def not_finite(x: np.ndarray) -> str:
@@ -93,7 +108,16 @@ def wrong_shape(shape: tuple[int, ...], got: tuple[int, ...]) -> str:
 
 
 def block(start: int, outcomes: list[Outcome], shape: tuple[int, ...]) -> Block:
-    """Outcomes of consecutive simulations, in rows."""
+    """Put outcomes of consecutive simulations into rows.
+
+    Args:
+        start: The number of the first.
+        outcomes: What became of each.
+        shape: Of an observation; one of another shape has failed.
+
+    Returns:
+        A `Block`, with zeros where a simulation failed.
+    """
     x = np.zeros((len(outcomes), *shape), np.float32)
     status = np.array([one.status for one in outcomes], np.uint8)
     failures: list[tuple[int, int, str]] = []

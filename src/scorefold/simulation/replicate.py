@@ -6,46 +6,45 @@ from typing import Any
 
 import numpy as np
 
-from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning
-from scorefold.simulation.calls import repeat
+from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import joined
 from scorefold.simulation.outcome import OK
-from scorefold.simulation.run import count_done, run
-from scorefold.simulation.sources.choose import check, source_of
-from scorefold.simulation.store.memory import Memory
-from scorefold.simulation.with_holes import with_nan
+from scorefold.simulation.run import Memory, check_simulator, count_done, run, source_of
 from scorefold.simulation.workers import Workers, as_workers
+from scorefold.simulation.wrapped import with_nan
 
 
 def replicate(
-    theta: np.ndarray,
+    calls: Calls,
     simulator: Callable[..., Any],
-    n: int,
-    seed: int | None,
     workers: int | Workers | None = None,
     progress: bool = False,
-    inputs: np.ndarray | None = None,
     missing: bool = False,
 ) -> np.ndarray:
-    """x (rows, n, *shape): n observations for each row of θ (rows, dim), all of one NaN where its simulation failed.
+    """Simulate data sets of one size for given parameters, as calibration and predictive checks need them.
 
-    With known `inputs`, (n, inputs) the same for all rows or (rows, n, inputs), the simulator gets those of each observation,
-    and they are the observation's last numbers. With `missing`, NaN of the simulator's are numbers that were not observed, and
-    stay; otherwise they are failures.
+    Args:
+        calls: What to simulate, by `repeat(theta, n, seed)`: n observations for each row of θ.
+        simulator: As in `sf.simulate`. It gets the inputs of each observation where the calls have some, and they are the
+            observation's last numbers.
+        workers: Who runs the simulator, and the fraction of failures that is allowed, as in `sf.simulate`.
+        progress: Whether to show a bar.
+        missing: Whether NaN of the simulator's are numbers that were not observed, and stay; otherwise they are failures.
 
-    Observation j of row i is simulation i n + j of the seed. `workers` is that of `sf.simulate`: who runs the simulator, and
-    the fraction of failures beyond which a SimulatorError is raised. Fewer failures are counted in a warning. That error, and
-    the `Interrupted` of a Ctrl-C, have the first data sets as their `x`.
+    Returns:
+        x (rows, n, *shape), all of an observation NaN where its simulation failed, which a warning counts.
+
+    Raises:
+        SimulatorError: More failed than is allowed. Its `x` has the first data sets, as many as are complete.
+        Interrupted: On Ctrl-C, with the same as its `x`.
     """
-    n, seed = settings.count("n", n, 1), settings.seed(seed)
-    workers = as_workers(workers)
-    check(simulator, workers, inputs is not None)
-    calls = repeat(np.asarray(theta, np.float64), n, seed, inputs)
-    simulator = simulator if inputs is None else joined(simulator, calls.theta.shape[1])
-    simulator = holed(simulator, 0 if inputs is None else inputs.shape[-1]) if missing else simulator
+    n, inputs, workers = calls.set_size, calls.inputs_each, as_workers(workers)
+    check_simulator(simulator, workers, bool(inputs))
+    simulator = joined(simulator, calls.theta.shape[1]) if inputs else simulator
+    simulator = holed(simulator, inputs) if missing else simulator
     place, guard = Memory(calls), Guard(workers.max_failures, calls.describe)
     with source_of(simulator, calls.seed, workers, stored=False) as source:
         try:
@@ -59,11 +58,22 @@ def replicate(
             raise
     if guard.failed:
         warnings.warn(guard.sentence("and are NaN"), ScorefoldWarning, stacklevel=2)
-    return _data_sets(place, len(theta), n)
+    return _data_sets(place, len(calls.theta), n)
 
 
 def as_far_as_made(simulate: Callable[[], np.ndarray], fewest: int) -> np.ndarray:
-    """All data sets or, after Ctrl-C, the first of them, if there are so many at least; then a warning says so."""
+    """Simulate data sets or, after Ctrl-C, go on with the first of them if they are enough; then a ScorefoldWarning says so.
+
+    Args:
+        simulate: Makes all data sets, by `replicate`.
+        fewest: How many are enough.
+
+    Returns:
+        (data sets, n, *shape)
+
+    Raises:
+        Interrupted: There are fewer; or Ctrl-C came once more.
+    """
     try:
         return simulate()
     except Interrupted as stopped:

@@ -18,7 +18,7 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation import columns
-from scorefold.simulation.outcome import LARGEST
+from scorefold.simulation.outcome import LARGEST_X
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations, pieces
 
 MOST_FAILED = 0.05
@@ -27,7 +27,12 @@ BEYOND_CHANCE = 4.0
 
 
 def check(sims: Simulations) -> None:
-    """A ScorefoldError for what cannot be trained on."""
+    """Refuse simulations that cannot be trained on: arrays of other types or shapes than they should have, numbers that are not
+    finite, or too few cases.
+
+    Raises:
+        ScorefoldError: With what is wrong, and what to do about it.
+    """
     if not isinstance(sims.prior, Prior):
         raise ScorefoldError(f"expected the prior of the simulations; got {type(sims.prior).__name__}")
     for name, least in (("set_size", 1), ("budget", 1), ("failed", 0), ("seed", 0)):
@@ -62,7 +67,7 @@ def check(sims: Simulations) -> None:
         raise ScorefoldError("expected θ and x as numbers, at least one to an observation. Use what sf.simulate returns.")
     if not np.isfinite(theta).all() or not all(_right(x[part], sims.missing) for part in pieces(x)):
         raise ScorefoldError(
-            f"expected finite θ and x, and x within ±{LARGEST:.0e}; got others. sf.simulate leaves failed simulations out; "
+            f"expected finite θ and x, and x within ±{LARGEST_X:.0e}; got others. sf.simulate leaves failed simulations out; "
             "rescale very large numbers in the simulator, for instance by taking logarithms."
         )
     if sizes.min() < 1 or sizes.max() > sims.set_size:
@@ -71,11 +76,15 @@ def check(sims: Simulations) -> None:
 
 def _right(x: np.ndarray, missing: bool) -> bool:
     """Numbers that can be trained on, or holes where there may be some."""
-    return bool(((np.abs(x) <= LARGEST) | (np.isnan(x) & missing)).all())
+    return bool(((np.abs(x) <= LARGEST_X) | (np.isnan(x) & missing)).all())
 
 
 def say(sims: Simulations) -> None:
-    """A ScorefoldWarning for what the posterior will not be."""
+    """Warn of what is odd about simulations, and may spoil what is learned from them; nothing is changed.
+
+    Args:
+        sims: Simulations that `check` has let pass.
+    """
     if sims.failed > MOST_FAILED * sims.budget:
         warnings.warn(
             f"{sims.failed:,} of {sims.budget:,} simulations failed and were left out, {sims.failed / sims.budget:.0%}. The "
@@ -98,7 +107,9 @@ def say(sims: Simulations) -> None:
 
 
 def fails_by_theta(sims: Simulations) -> bool:
-    """Whether failing depends on θ, by the mean and the variance of u over the parameter draws that gave observations."""
+    """Whether it depends on θ how often the simulator fails: where some failed, θ of the cases are no longer draws from the
+    prior, and their means and variances tell.
+    """
     if not sims.failed:
         return False
     u = sims.prior.to_normal(sims.theta[np.unique(sims.origin, return_index=True)[1]])

@@ -20,12 +20,10 @@ from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import inputs_from, joined
-from scorefold.simulation.outcome import LARGEST
-from scorefold.simulation.run import count_done, run
+from scorefold.simulation.outcome import LARGEST_X
+from scorefold.simulation.run import Memory, check_simulator, count_done, run, source_of
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations
-from scorefold.simulation.sources.choose import check, source_of
 from scorefold.simulation.store.filling import StoreFilling
-from scorefold.simulation.store.memory import Memory
 from scorefold.simulation.workers import Workers, as_workers
 
 SMALLEST_BUDGET = 100
@@ -105,7 +103,7 @@ def simulate(
     path = None if store is None else settings.folder(store)
     workers = as_workers(workers)
     known = inputs_from(inputs, input_names)
-    check(simulator, workers, known is not None)
+    check_simulator(simulator, workers, known is not None)
     calls = plan(prior, budget, set_size, seed, known)
     _check_cases(calls)
     names, own = outcome_names(x_names), () if known is None else known.names
@@ -131,7 +129,7 @@ def _enough(sims: Simulations, guard: Guard) -> Simulations:
     if len(sims.theta) < FEWEST_CASES:
         raise SimulatorError(
             f"expected a simulator that mostly returns finite observations; {guard.sentence('and were left out')} Narrow the "
-            f"prior, or take logarithms of numbers beyond ±{LARGEST:.0e}."
+            f"prior, or take logarithms of numbers beyond ±{LARGEST_X:.0e}."
         )
     if sims.failed:
         warnings.warn(

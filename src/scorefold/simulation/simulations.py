@@ -23,7 +23,7 @@ from scorefold.prior import Prior
 from scorefold.shown import html_table, listed
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Failure, failures
-from scorefold.simulation.given import given
+from scorefold.simulation.given import Raw, given
 from scorefold.simulation.outcome import MISSING, OK
 
 IN_MEMORY = 64 << 20
@@ -128,28 +128,15 @@ class Simulations(_Fields):
         missing: bool = False,
     ) -> "Simulations":
         """Training cases from arrays or DataFrames; what comes out of `sf.simulate` is made by `gather`."""
-        cases = given(prior, theta, x, sets, x_names, inputs, input_names, missing)
+        cases = given(prior, theta, Raw(x, sets, x_names, inputs, input_names, missing))
         if len(cases.theta) < FEWEST_CASES:
             raise ScorefoldError(f"expected at least {FEWEST_CASES} training cases; got {len(cases.theta)}. Simulate more.")
         count, m = cases.x.shape[:2]
-        return cls._make(
-            (
-                prior,
-                cases.theta,
-                cases.x,
-                cases.sizes,
-                m,
-                cases.budget,
-                cases.failed,
-                0,
-                np.arange(count),
-                (),
-                None,
-                cases.x_names,
-                cases.input_names,
-                missing,
-            )
-        )
+        fields = _Fields(
+            prior, cases.theta, cases.x, cases.sizes, m, cases.budget, cases.failed, seed=0, origin=np.arange(count),
+            x_names=cases.x_names, input_names=cases.input_names, missing=missing,
+        )  # fmt: skip
+        return cls._make(fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Simulations._make, (tuple(self),)
@@ -192,7 +179,9 @@ class Simulations(_Fields):
 
 
 class Cut(NamedTuple):
-    """The observations of simulations in sets of at most m, read when they are asked for; each set has its parameters."""
+    """The observations of simulations in sets of at most m, read only when they are asked for, so that a store may be larger
+    than memory. `cut` makes it.
+    """
 
     sims: Simulations
     set_size: int
@@ -209,7 +198,14 @@ class Cut(NamedTuple):
         return self.sims.origin[self.case]
 
     def take(self, rows: np.ndarray) -> Simulations:
-        """Some of the sets, in memory; quickest where the cases of `rows` are in order."""
+        """Some of the sets, in memory.
+
+        Args:
+            rows: Which of them. It is quickest where the cases that they are from are in order.
+
+        Returns:
+            Simulations of these sets, each with its parameters and its origin.
+        """
         sims, case, sizes = self.sims, self.case[rows], self.sizes[rows]
         place = np.minimum(self.first[rows][:, None] + np.arange(self.set_size), sims.set_size - 1)
         x = np.empty((len(rows), self.set_size, *sims.shape), sims.x.dtype)
@@ -223,7 +219,15 @@ class Cut(NamedTuple):
 
 
 def cut(sims: Simulations, set_size: int) -> Cut:
-    """Sets of at most `set_size` observations, each of which ends before its first failed call."""
+    """Cut simulations into sets for training, each of which ends before its first failed call (see the top of this file).
+
+    Args:
+        sims: The simulations.
+        set_size: m, the most observations in a set.
+
+    Returns:
+        The sets, none of them read yet.
+    """
     set_size = min(set_size, sims.set_size)
     starts = range(0, sims.set_size, set_size)
     if sims.calls is not None:
@@ -277,30 +281,43 @@ def let_go(array: np.ndarray) -> None:
         pages.madvise(mmap.MADV_DONTNEED)
 
 
-def gather(
-    prior: Prior,
-    calls: Calls,
-    status: np.ndarray,
-    blocks: Iterable[tuple[int, np.ndarray]],
-    shape: tuple[int, ...],
-    allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM,
-    x_names: tuple[str, ...] = (),
-    input_names: tuple[str, ...] = (),
-) -> Simulations:
-    """Sets out of blocks (first call, observations) that come one after the other.
+class Results(NamedTuple):
+    """What became of the calls of a run."""
 
-    Left out are calls whose status is not OK, and cases of which a call is missing.
+    status: np.ndarray
+    """(calls,)"""
+    blocks: Iterable[tuple[int, np.ndarray]]
+    """First call and observations of blocks that come one after the other."""
+    shape: tuple[int, ...]
+    """Of an observation."""
+    x_names: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
+
+
+def gather(
+    prior: Prior, calls: Calls, results: Results, allocate: Callable[[tuple[int, ...]], np.ndarray] = IN_RAM
+) -> Simulations:
+    """Put what came back from a simulator into training cases.
+
+    Args:
+        prior: What parameters were drawn from.
+        calls: The calls that were made.
+        results: What became of them.
+        allocate: Where cases go: gives an array of zeros of a shape. Default: in memory.
+
+    Returns:
+        The cases, without calls whose status is not OK, and without cases of which a call is missing.
     """
-    status = _whole_cases(calls, status)
+    status = _whole_cases(calls, results.status)
     good = status == OK
     case = calls.case[good]
     sizes = np.bincount(case, minlength=len(calls.theta))
     some = sizes > 0
     new = np.cumsum(some) - 1
     ends = np.cumsum(sizes)
-    sets = allocate((int(some.sum()), calls.set_size, *shape))
+    sets = allocate((int(some.sum()), calls.set_size, *results.shape))
     done = 0
-    for start, x in blocks:
+    for start, x in results.blocks:
         kept = good[start : start + len(x)]
         own = case[done : done + kept.sum()]
         place = np.arange(done, done + len(own)) - (ends - sizes)[own]
@@ -320,8 +337,8 @@ def gather(
         origin=np.arange(some.sum()),
         failures=failures(calls, status, {}),
         calls=None if made == len(case) else _calls_made(calls, status)[some],
-        x_names=x_names,
-        input_names=input_names,
+        x_names=results.x_names,
+        input_names=results.input_names,
     )
     return Simulations._make(fields)
 

@@ -8,7 +8,7 @@ from scorefold import settings
 from scorefold.errors import ScorefoldError
 
 MAX_FAILURES = 0.1
-MOST_BYTES = 2**63 - 1
+LARGEST_MEMORY = 2**63 - 1
 
 
 @settings.spelled
@@ -83,9 +83,11 @@ class Workers:
     @property
     def most_bytes(self) -> int | None:
         """`memory` as the system takes it."""
-        return None if self.memory is None else max(1, math.floor(min(self.memory, MOST_BYTES)))
+        return None if self.memory is None else max(1, math.floor(min(self.memory, LARGEST_MEMORY)))
 
 
 def as_workers(workers: int | Workers | None) -> Workers:
-    """What was given as `workers`, whatever its form."""
+    """What `workers=` of `sf.simulate` means: a number of local processes, an `sf.Workers`, or None for the default, all as an
+    `sf.Workers`.
+    """
     return workers if isinstance(workers, Workers) else Workers(workers)

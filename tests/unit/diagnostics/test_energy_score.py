@@ -50,7 +50,7 @@ def test_of_many_draws_some_are_paired(monkeypatch):
     rng = np.random.default_rng(4)
     truth, draws = rng.normal(size=(20, 2)), rng.normal(size=(20, 100, 2))
     whole = energy_score(truth, draws)
-    monkeypatch.setattr(module, "MOST_PAIRED", 34)
+    monkeypatch.setattr(module, "MOST_IN_PAIRS", 34)
     thinned = energy_score(truth, draws)
     far = np.linalg.norm(draws - truth[:, None], axis=2).mean(axis=1)
     kept = np.linalg.norm(draws[:, ::3] - truth[:, None], axis=2).mean(axis=1)

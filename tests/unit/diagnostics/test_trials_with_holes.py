@@ -8,6 +8,7 @@ import scorefold as sf
 from scorefold.diagnostics.dataset_summaries import summaries
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import SimulatorError
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import replicate
 
 
@@ -49,11 +50,11 @@ def test_a_diagnosis_knows_of_them(simulate, x_obs):
 
 def test_simulators_that_make_holes_are_replicated():
     theta = np.zeros((50, 2))
-    x = replicate(theta, makes_holes, 4, seed=0, missing=True)
+    x = replicate(repeat(theta, 4, 0), makes_holes, missing=True)
     assert np.isnan(x[..., 0]).any()
     assert not np.isnan(x[..., 1]).any()
     with pytest.raises(SimulatorError, match="not finite"):
-        replicate(theta, makes_holes, 4, seed=0)
+        replicate(repeat(theta, 4, 0), makes_holes)
 
 
 def test_draws_predict_them():

@@ -9,8 +9,9 @@ from untrained import untrained
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError
-from scorefold.posterior.check import SLOPES, Pairs, Simulating, _stable, run_check
+from scorefold.posterior.check import Simulating, run_check
 from scorefold.posterior.draws import Drawn
+from scorefold.posterior.pair_moments import SLOPE_BOUNDS, Pairs, _stable
 from scorefold.posterior.trust import BAD, GOOD
 from scorefold.score.local_mean import LocalMean
 
@@ -169,7 +170,7 @@ def test_a_corrected_score_has_no_density_to_compare():
 def test_a_line_is_never_so_steep_that_draws_run_away():
     slope = np.array([[-40.0, 3.0], [-3.0, 0.5]])
     bounded = _stable(slope)
-    np.testing.assert_allclose(np.linalg.eigvalsh((bounded + bounded.T) / 2), [SLOPES[0], 0.5])
+    np.testing.assert_allclose(np.linalg.eigvalsh((bounded + bounded.T) / 2), [SLOPE_BOUNDS[0], 0.5])
     np.testing.assert_allclose(bounded - bounded.T, slope - slope.T)
     np.testing.assert_allclose(_stable(np.diag([-0.5, 2.0])), np.diag([-0.5, 2.0]), atol=1e-12)
 

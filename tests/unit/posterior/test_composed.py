@@ -11,10 +11,9 @@ from untrained import CASES, random_posterior
 
 from scorefold.noise import levels
 from scorefold.posterior import composed
-from scorefold.posterior.clouds import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size
+from scorefold.posterior.clouds import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size, merge
 from scorefold.posterior.draws import Options
 from scorefold.posterior.partitions import FEWEST_PARTITIONS, MOST_PARTITIONS, other_partitions, over_partitions, partition
-from scorefold.posterior.settled import merge
 from scorefold.sample import Info
 from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.score.gaussian_base import fit_gaussian_base

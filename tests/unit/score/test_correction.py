@@ -12,7 +12,7 @@ import pytest
 from linear_gaussian import COUNT, DIM, GRID, MEMBERS, NOISE, SHAPE, UNIT, R, as_cases, exact_base, linear_gaussian
 
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.score.fit_correction import KNOTS, _over_levels, fit_correction
+from scorefold.score.fit_correction import CORRECTED_LEVELS, _over_levels, fit_correction
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.network import ScoreNetwork
 from scorefold.train.training_set import TrainingSet
@@ -54,7 +54,7 @@ def test_a_planted_bias_is_found():
     delta, wider = np.array([0.4, -0.3]), 0.6
     control = correction_of(some_network(), exact_base(delta, wider), *linear_gaussian(COUNT, seed=1))
     gamma = gammas(control)
-    assert len(gamma) == KNOTS
+    assert len(gamma) == CORRECTED_LEVELS
     assumed = gamma * wider * R + 1 - gamma
     offset, slope = np.sqrt(gamma) * delta / assumed, 1 - (gamma * R + 1 - gamma) / assumed
     se = standard_errors(gamma, wider)

@@ -15,7 +15,7 @@ from jaxtyping import TypeCheckError
 
 from scorefold.noise import CLEAN, Level, levels
 from scorefold.score.correction import Correction
-from scorefold.score.ensemble import CHUNK, ScoreEnsemble, bucket
+from scorefold.score.ensemble import SETS_EMBEDDED_TOGETHER, ScoreEnsemble, bucket
 from scorefold.score.gaussian_base import SMALLEST_VARIANCE, GaussianBase, fit_gaussian_base
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape, positional, residual_scale
 from scorefold.score.standardize import KNEE, Standardize, fit_standardize
@@ -267,7 +267,7 @@ def some_model(form, largest=LARGEST, seed=10):
     return model_of(jax.tree.unflatten(tree, [normal([seed, i], *v.shape) for i, v in enumerate(leaves)]))
 
 
-DRAWS, SETS = 5, 2 * CHUNK
+DRAWS, SETS = 5, 2 * SETS_EMBEDDED_TOGETHER
 U = normal(11, DRAWS, DIM)
 SIZES = 1 + np.arange(SETS) % LARGEST
 
@@ -432,7 +432,7 @@ def test_total_is_the_sum_over_sets_of_the_mean_over_members(form, largest, size
     problem = some_problem(form, largest)
     if sizes == "ones":
         problem = problem._replace(sizes=np.ones_like(problem.sizes))
-    for index, count in ((0, 1), (4, CHUNK), (8, CHUNK + 3), (3, SETS)):
+    for index, count in ((0, 1), (4, SETS_EMBEDDED_TOGETHER), (8, SETS_EMBEDDED_TOGETHER + 3), (3, SETS)):
         assert_close(total(problem, level(index), count), plain_total(problem, level(index), count))
 
 
@@ -461,7 +461,7 @@ def test_buckets_are_few_and_not_much_too_large():
         size = bucket(count)
         assert count <= size < 2 * count or count == size == 1
         assert size & (size - 1) == 0
-        assert size % min(CHUNK, size) == 0
+        assert size % min(SETS_EMBEDDED_TOGETHER, size) == 0
 
 
 # Correction

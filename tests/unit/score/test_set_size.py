@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from scorefold.score.set_size import Choice, chosen_size, cut, ladder, numbers, options
+from scorefold.compose.sets import sizes_of_sets
+from scorefold.score.set_size import Choice, chosen_size, ladder, numbers, options
 
 
 def choice(n, best, others=(1,)):
@@ -41,7 +42,7 @@ def test_the_nearest_number_decides(table, n, size):
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
 @pytest.mark.parametrize("m", [1, 3, 30])
 def test_a_cut_is_even(n, m):
-    sizes = cut(n, m)
+    sizes = sizes_of_sets(n, m)
     assert sizes.sum() == n
     assert len(sizes) == -(-n // m)
     assert sizes.max() - sizes.min() <= 1
@@ -68,4 +69,4 @@ def test_every_number_has_one_nearby_that_is_judged(largest):
 )
 def test_one_set_of_all_competes_and_no_cut_twice(n, compete):
     assert options(n, 30) == compete
-    assert len({len(cut(n, m)) for m in compete}) == len(compete)
+    assert len({len(sizes_of_sets(n, m)) for m in compete}) == len(compete)

@@ -12,7 +12,7 @@ import scorefold as sf
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.observations import checked, with_inputs
 from scorefold.simulation import holes
-from scorefold.simulation.holes import COPIES, MOST, dropped, filled
+from scorefold.simulation.holes import COPIES, MOST_DROPPED, dropped, filled
 from scorefold.simulation.store import store as stored
 from scorefold.simulation.store.export import to_parquet
 
@@ -99,7 +99,7 @@ def test_holes_of_simulations_that_are_mapped_from_a_store(tmp_path, monkeypatch
     assert isinstance(sims.x, np.memmap)
     assert 0.2 < np.isnan(sims.x).mean() < 0.48
     assert len(dropped(sims, 0).theta) == COPIES * len(sims.theta)
-    monkeypatch.setattr(holes, "MOST_BYTES", 100)
+    monkeypatch.setattr(holes, "COPIED_BYTES", 100)
     with pytest.raises(ScorefoldError, match="copies are held in memory"):
         dropped(sims, 0)
 
@@ -187,7 +187,7 @@ def test_training_drops_numbers_at_random():
     assert not np.isnan(more.x[~real]).any()
     holes = np.isnan(more.x[cases:][real[cases:]])
     assert not holes.all(axis=1).any()
-    assert abs(holes.mean() - MOST / 2 * 3 / 4) < 0.05
+    assert abs(holes.mean() - MOST_DROPPED / 2 * 3 / 4) < 0.05
     assert holes.mean(axis=0).min() > 0.2
     assert np.array_equal(
         np.nan_to_num(more.x[cases:]), np.where(np.isnan(more.x[cases:]), 0, np.tile(sims.x, (COPIES - 1, 1, 1)))

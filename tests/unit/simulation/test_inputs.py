@@ -8,7 +8,8 @@ import scipy.stats
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError, SimulatorError
-from scorefold.simulation.inputs import TOGETHER, inputs_from
+from scorefold.simulation.calls import repeat
+from scorefold.simulation.inputs import INPUTS_A_STREAM, inputs_from
 from scorefold.simulation.likeness import look, unlike
 from scorefold.simulation.replicate import replicate
 
@@ -55,8 +56,10 @@ def test_inputs_are_independent_of_the_parameters():
 
 def test_the_inputs_of_a_simulation_follow_from_seed_and_number_alone():
     inputs = inputs_from(one_dose, ["dose"])
-    whole = inputs.drawn(3, 0, 3 * TOGETHER)
-    np.testing.assert_array_equal(inputs.drawn(3, TOGETHER - 5, TOGETHER + 5), whole[TOGETHER - 5 : TOGETHER + 5])
+    whole = inputs.drawn(3, 0, 3 * INPUTS_A_STREAM)
+    np.testing.assert_array_equal(
+        inputs.drawn(3, INPUTS_A_STREAM - 5, INPUTS_A_STREAM + 5), whole[INPUTS_A_STREAM - 5 : INPUTS_A_STREAM + 5]
+    )
     assert not np.array_equal(inputs.drawn(4, 0, 10), whole[:10])
     assert inputs.drawn(3, 7, 7).shape == (0, 1)
 
@@ -100,10 +103,10 @@ def test_own_simulations_come_with_their_inputs():
 
 def test_a_replicated_data_set_has_the_inputs_that_were_asked_for():
     theta = PRIOR.sample(4, seed=0)
-    same = replicate(theta, line, 3, 0, inputs=np.array([[1.0], [2.0], [3.0]]))
+    same = replicate(repeat(theta, 3, 0, np.array([[1.0], [2.0], [3.0]])), line)
     np.testing.assert_allclose(same[..., 1], np.tile([1.0, 2.0, 3.0], (4, 1)))
     own = np.arange(12.0).reshape(4, 3, 1)
-    np.testing.assert_allclose(replicate(theta, line, 3, 0, inputs=own)[..., 1:], own)
+    np.testing.assert_allclose(replicate(repeat(theta, 3, 0, own), line)[..., 1:], own)
 
 
 def test_inputs_unlike_the_simulated_ones_are_noticed_by_name():

@@ -8,12 +8,14 @@ import pytest
 
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError
 from scorefold.simulation.batched import Batched
+from scorefold.simulation.calls import repeat
 from scorefold.simulation.outcome import stream
 from scorefold.simulation.replicate import replicate
-from scorefold.simulation.sources.here import InProcess
+from scorefold.simulation.sources.source import InProcess
 from scorefold.simulation.workers import Workers
 
 THETA = np.random.default_rng(0).normal(size=(40, 2))
+CALLS = repeat(THETA, 5, 3)
 
 
 def echo(theta, rng):
@@ -39,20 +41,20 @@ def fails_at(*indices):
 
 @pytest.mark.parametrize("simulator", [echo, batched_echo])
 def test_every_row_has_its_observations(simulator):
-    x = replicate(THETA, simulator, 5, seed=3)
+    x = replicate(CALLS, simulator)
     assert x.shape == (40, 5, 3)
     np.testing.assert_allclose(x[..., :2], np.repeat(THETA[:, None], 5, axis=1), rtol=1e-6)
     assert len(np.unique(x[..., 2])) == 200
 
 
 def test_a_stream_belongs_to_its_place():
-    x = replicate(THETA, echo, 5, seed=3)
+    x = replicate(CALLS, echo)
     for row, j in ((0, 0), (7, 4), (39, 1)):
         assert x[row, j, 2] == np.float32(stream(3, 5 * row + j).normal())
 
 
 def test_workers_give_the_same():
-    alone, together = (replicate(THETA, plain_simulators.echo, 5, 3, workers=workers) for workers in (None, 2))
+    alone, together = (replicate(CALLS, plain_simulators.echo, workers=workers) for workers in (None, 2))
     np.testing.assert_array_equal(alone, together)
 
 
@@ -61,19 +63,19 @@ def test_failures_are_nan_and_counted_once():
         r"^2 of 200 simulations failed \(2 raised\) and are NaN\. The first was simulation 21, θ = \[.*\], raised: ZeroDiv"
     )
     with pytest.warns(ScorefoldWarning, match=message) as caught:
-        x = replicate(THETA, fails_at(21, 199), 5, seed=3)
+        x = replicate(CALLS, fails_at(21, 199))
     assert len(caught) == 1
     bad = np.isnan(x).all(axis=2)
     assert np.argwhere(bad).tolist() == [[4, 1], [39, 4]]
-    np.testing.assert_array_equal(x[~bad], replicate(THETA, echo, 5, seed=3)[~bad])
+    np.testing.assert_array_equal(x[~bad], replicate(CALLS, echo)[~bad])
 
 
 def test_too_many_failures_are_refused():
     often = range(0, 200, 5)
     with pytest.raises(SimulatorError, match=r"(?s)fraction 0\.1 \(max_failures\).*got 40 of 200.*simulation 0, θ = \["):
-        replicate(THETA, fails_at(*often), 5, seed=3)
+        replicate(CALLS, fails_at(*often))
     with pytest.warns(ScorefoldWarning, match="40 of 200"):
-        replicate(THETA, fails_at(*often), 5, seed=3, workers=Workers(max_failures=0.2))
+        replicate(CALLS, fails_at(*often), workers=Workers(max_failures=0.2))
 
 
 def test_an_interrupt_says_how_far_it_was():
@@ -83,8 +85,8 @@ def test_an_interrupt_says_how_far_it_was():
         return theta
 
     with pytest.raises(Interrupted, match="after 100 of 200 simulations; the first 20 data sets of 5") as caught:
-        replicate(THETA, stopped, 5, seed=3)
-    np.testing.assert_array_equal(caught.value.x, replicate(THETA, lambda theta, rng: theta, 5, seed=3)[:20])
+        replicate(CALLS, stopped)
+    np.testing.assert_array_equal(caught.value.x, replicate(CALLS, lambda theta, rng: theta)[:20])
 
 
 def test_only_data_sets_before_the_first_that_is_missing_are_kept(monkeypatch):
@@ -98,7 +100,7 @@ def test_only_data_sets_before_the_first_that_is_missing_are_kept(monkeypatch):
 
     monkeypatch.setattr(InProcess, "blocks", out_of_order)
     with pytest.raises(Interrupted, match="after 134 of 200 simulations; the first 6 data sets of 5") as caught:
-        replicate(THETA, echo, 5, seed=3)
+        replicate(CALLS, echo)
     assert len(caught.value.x) == 6
 
 
@@ -114,5 +116,6 @@ def test_only_data_sets_before_the_first_that_is_missing_are_kept(monkeypatch):
 )
 @pytest.mark.usefixtures("unchecked")
 def test_wrong_arguments_are_refused(wrong, message):
+    given = {"simulator": echo, "workers": None, "n": 2, "seed": 0, **wrong}
     with pytest.raises(ScorefoldError, match=message):
-        replicate(**{"theta": THETA, "simulator": echo, "n": 2, "seed": 0, **wrong})
+        replicate(repeat(THETA, given["n"], given["seed"]), given["simulator"], given["workers"])

@@ -19,8 +19,9 @@ from scorefold.simulation.batched import Batched
 from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import MISSING, OK, RAISED
 from scorefold.simulation.simulate import simulate
-from scorefold.simulation.simulations import gather, split
-from scorefold.simulation.sources import compiled, here
+from scorefold.simulation.simulations import Results, gather, split
+from scorefold.simulation.sources import compiled
+from scorefold.simulation.sources import source as here
 from scorefold.simulation.store.store import Store
 from scorefold.simulation.workers import Workers
 
@@ -179,7 +180,7 @@ def test_gather_closes_ranks():
     first = np.flatnonzero(calls.sizes == 4)[0]
     own = np.flatnonzero(calls.case == first)
     status[own[[0, 2]]] = RAISED
-    sims = gather(PRIOR, calls, status, [(0, x)], ())
+    sims = gather(PRIOR, calls, Results(status, [(0, x)], ()))
     assert sims.sizes[first] == 2
     assert (sims.budget, sims.failed) == (100, 2)
     np.testing.assert_array_equal(sims.x[first], [*x[own[[1, 3]]], 0, 0])
@@ -193,7 +194,7 @@ def test_gather_leaves_out_cases_that_are_not_complete():
     first = np.flatnonzero(calls.sizes == 4)[0]
     own = np.flatnonzero(calls.case == first)
     status[own[1]], status[own[2]] = MISSING, RAISED
-    sims = gather(PRIOR, calls, status, [(0, np.ones(100))], ())
+    sims = gather(PRIOR, calls, Results(status, [(0, np.ones(100))], ()))
     assert (sims.budget, sims.failed, sims.failures) == (96, 0, ())
     np.testing.assert_array_equal(sims.theta, np.delete(calls.theta, first, axis=0))
 

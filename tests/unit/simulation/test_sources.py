@@ -6,11 +6,10 @@ import pytest
 from scorefold.errors import SimulatorError
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import FAILURES_KEPT, NOT_FINITE, OK, RAISED, SHAPE, TIMEOUT, Block, Outcome, block
-from scorefold.simulation.sources import here, isolated
-from scorefold.simulation.sources.here import InProcess
-from scorefold.simulation.sources.isolated import Isolated, Pace
-from scorefold.simulation.sources.pool import LocalPool
-from scorefold.simulation.sources.source import probed_shape
+from scorefold.simulation.sources import isolated
+from scorefold.simulation.sources import source as here
+from scorefold.simulation.sources.isolated import Isolated, LocalPool, Pace
+from scorefold.simulation.sources.source import InProcess, probed_shape
 from scorefold.simulation.workers import Workers
 
 # Tasks

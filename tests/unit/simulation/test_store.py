@@ -19,8 +19,8 @@ from scorefold.errors import FolderVanished, ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation.calls import plan
 from scorefold.simulation.outcome import NOT_FINITE, OK, STATUS, Block
-from scorefold.simulation.simulations import gather
-from scorefold.simulation.store import description
+from scorefold.simulation.simulations import Results, gather
+from scorefold.simulation.store import contents, description
 from scorefold.simulation.store import store as module
 from scorefold.simulation.store.fingerprint import fingerprint
 from scorefold.simulation.store.store import Store
@@ -36,7 +36,7 @@ BAD = np.random.default_rng(1).uniform(size=1000) < 0.1
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
     monkeypatch.setattr(description, "MOST_ROWS", ROWS)
-    monkeypatch.setattr(module, "SMALL_SHARDS", 5)
+    monkeypatch.setattr(contents, "SMALL_SHARDS", 5)
 
 
 def about(prior=PRIOR, simulator=SIMULATOR, seed=5, set_size=2, shape=SHAPE, version="0"):
@@ -180,13 +180,13 @@ def test_many_small_shards_are_merged_early(tmp_path):
     store = create(tmp_path)
     for row in range(0, 14):
         add(store, row, row + 1)
-        assert len(os.listdir(tmp_path / "shards")) <= module.SMALL_SHARDS
+        assert len(os.listdir(tmp_path / "shards")) <= contents.SMALL_SHARDS
 
 
 def test_cases_are_those_of_memory(tmp_path, monkeypatch):
     store = filled(tmp_path)
     status = np.where(BAD[:100], NOT_FINITE, OK)
-    wanted = gather(PRIOR, plan(PRIOR, 100, 2, 5), status, [(0, X[:100])], SHAPE)
+    wanted = gather(PRIOR, plan(PRIOR, 100, 2, 5), Results(status, [(0, X[:100])], SHAPE))
     for limit in (module.IN_MEMORY, 0):
         monkeypatch.setattr(module, "IN_MEMORY", limit)
         sims = store.simulations()

@@ -7,10 +7,10 @@ import pytest
 
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.sources.choose import check, source_of
+from scorefold.simulation.run import check_simulator, source_of
 from scorefold.simulation.sources.compiled import Compiled
-from scorefold.simulation.sources.here import InProcess
 from scorefold.simulation.sources.isolated import Isolated
+from scorefold.simulation.sources.source import InProcess
 from scorefold.simulation.workers import Workers, as_workers
 
 
@@ -55,13 +55,13 @@ def test_an_executor_is_not_this_process():
 @pytest.mark.parametrize("workers", [Workers(2), Workers(timeout=1.0), Workers(memory=10**9)])
 def test_batched_simulators_have_no_workers(workers):
     with pytest.raises(ScorefoldError, match="got them with a batched simulator"):
-        check(batched, workers)
-    check(plain, workers)
+        check_simulator(batched, workers)
+    check_simulator(plain, workers)
 
 
 @pytest.mark.parametrize("workers", [Workers(), Workers(0), Workers(max_failures=0.5)])
 def test_batched_simulators_run_here(workers):
-    check(batched, workers)
+    check_simulator(batched, workers)
     with source_of(batched, 0, workers, stored=True) as source:
         assert isinstance(source, Compiled)
 

@@ -98,26 +98,32 @@ Variant = tuple[str, str]
 """A method and its setting."""
 
 
-def block(
-    extent: Extent,
-    names: Sequence[str],
-    variants: Iterable[Variant],
-    budgets: Sequence[int],
-    m: int | None = None,
-    samplers: Sequence[str] = ("",),
-    conservative: bool = False,
-    apart: bool = False,
-) -> Iterator[Cell]:
-    """The cells of a grid, those of one training next to each other; `apart`: each training is a program of its own."""
-    every = tuple(range(extent.trainings))
-    for task, (method, setting), budget, training in product(names, variants, budgets, every):
-        together = (training,) if apart else every
-        for sampler, n, p in product(samplers, extent.sizes, range(extent.parameters)):
-            yield Cell(
-                task=task, method=method, setting=setting, budget=budget, m=m or set_size(method, max(extent.sizes)),
-                training=training, together=together, n=n, draws=extent.draws, steps=extent.steps.get(setting, 0),
-                parameters=FIRST_PARAMETERS + PARAMETERS_A_TRAINING * training + p, conservative=conservative, sampler=sampler,
-            )  # fmt: skip
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of tasks, methods and budgets."""
+
+    tasks: Sequence[str]
+    variants: Sequence[Variant]
+    budgets: Sequence[int]
+    m: int | None = None
+    """Observations in a training set; where None, as in the paper."""
+    samplers: Sequence[str] = ("",)
+    conservative: bool = False
+    apart: bool = False
+    """Each training is a program of its own."""
+
+    def cells(self, extent: Extent) -> Iterator[Cell]:
+        """As many of them as the extent says, those of one training next to each other."""
+        every = tuple(range(extent.trainings))
+        for task, (method, setting), budget, training in product(self.tasks, self.variants, self.budgets, every):
+            together = (training,) if self.apart else every
+            for sampler, n, p in product(self.samplers, extent.sizes, range(extent.parameters)):
+                yield Cell(
+                    task=task, method=method, setting=setting, budget=budget, m=self.m or set_size(method, max(extent.sizes)),
+                    training=training, together=together, n=n, draws=extent.draws, steps=extent.steps.get(setting, 0),
+                    parameters=FIRST_PARAMETERS + PARAMETERS_A_TRAINING * training + p, conservative=self.conservative,
+                    sampler=sampler,
+                )  # fmt: skip
 
 
 def set_size(method: str, largest: int) -> int:
@@ -138,28 +144,28 @@ def known_baselines() -> list[Variant]:
 def paper() -> Iterator[Cell]:
     """Everything the paper shows; the parts in order of importance."""
     extent = Extent(5, PARAMETERS_A_TRAINING, SIZES, 1_000, {})
-    yield from block(extent, PAPER_TASKS, both(SCORE_METHODS), BUDGETS)
-    yield from block(extent, PAPER_TASKS, known_baselines(), BUDGETS)
+    yield from Grid(PAPER_TASKS, both(SCORE_METHODS), BUDGETS).cells(extent)
+    yield from Grid(PAPER_TASKS, known_baselines(), BUDGETS).cells(extent)
     for m in (3, 12, 18, 30):  # m = 1 and 6 are F-NPSE and PF-NPSE above
-        yield from block(extent, PAPER_TASKS, both(["pf-npse"]), (10_000,), m)
-    yield from block(extent, PAPER_TASKS, [("pf-npse", "paper")], (10_000,), samplers=tuple(STUDY_SAMPLERS))
-    yield from block(extent, PAPER_TASKS, [(name, "paper") for name in SCORE_METHODS], (10_000,), conservative=True)
+        yield from Grid(PAPER_TASKS, both(["pf-npse"]), (10_000,), m).cells(extent)
+    yield from Grid(PAPER_TASKS, [("pf-npse", "paper")], (10_000,), samplers=tuple(STUDY_SAMPLERS)).cells(extent)
+    yield from Grid(PAPER_TASKS, [(name, "paper") for name in SCORE_METHODS], (10_000,), conservative=True).cells(extent)
     few = Extent(1, PARAMETERS_A_TRAINING, (1, 2, 3, 4, 5), 1_000, {})
-    yield from block(few, ["bimodal"], [*both(SCORE_METHODS), *known_baselines()], (10_000,))
-    yield from block(few, ["weinberg"], both(["f-npse"]), (10_000,))
+    yield from Grid(["bimodal"], [*both(SCORE_METHODS), *known_baselines()], (10_000,)).cells(few)
+    yield from Grid(["weinberg"], both(["f-npse"]), (10_000,)).cells(few)
 
 
 def quick() -> Iterator[Cell]:
     """Two tasks, two budgets, two trainings."""
     extent = Extent(2, 2, (1, 8, 30), 500, {"paper": 4_000, "default": 1_500})
-    yield from block(extent, ("gaussian", "sir"), both(["f-npse", "pf-npse"]), (1_000, 10_000))
+    yield from Grid(("gaussian", "sir"), both(["f-npse", "pf-npse"]), (1_000, 10_000)).cells(extent)
 
 
 def smoke() -> Iterator[Cell]:
     """One task, enough for every kind of line on the page."""
     extent = Extent(2, 1, (1, 8), 200, {"paper": 400, "default": 200})
-    yield from block(extent, ["gaussian"], [("f-npse", "default")], (1_000, 3_000))
-    yield from block(extent, ["gaussian"], [("f-npse", "paper"), ("pf-npse", "default")], (1_000,))
+    yield from Grid(["gaussian"], [("f-npse", "default")], (1_000, 3_000)).cells(extent)
+    yield from Grid(["gaussian"], [("f-npse", "paper"), ("pf-npse", "default")], (1_000,)).cells(extent)
 
 
 def board_extent() -> Extent:
@@ -170,19 +176,19 @@ def board_extent() -> Extent:
 def many_observations() -> Iterator[Cell]:
     """Our methods for many observations; trainings apart, so that seconds are those of one."""
     variants = [(name, setting) for name in BOARD_METHODS for setting in ("default", "refined")]
-    yield from block(board_extent(), BOARD_TASKS, variants, (10_000,), apart=True)
+    yield from Grid(BOARD_TASKS, variants, (10_000,), apart=True).cells(board_extent())
 
 
 def peers() -> Iterator[Cell]:
     """Other packages on the same simulations and observations; `make peers` runs them in an environment of their own."""
     for method, ways in PEERS.items():
-        yield from block(board_extent(), BOARD_TASKS, [(method, "peer")], (10_000,), samplers=ways, apart=True)
+        yield from Grid(BOARD_TASKS, [(method, "peer")], (10_000,), samplers=ways, apart=True).cells(board_extent())
 
 
 def tiny() -> Iterator[Cell]:
     """For tests: tiny networks, through the same code."""
     extent = Extent(2, 2, (1, 4), 50, {})
-    yield from block(extent, ["bimodal"], [("f-npse", "tiny")], (500, 1_000))
+    yield from Grid(["bimodal"], [("f-npse", "tiny")], (500, 1_000)).cells(extent)
 
 
 PRESETS: dict[str, Callable[[], Iterator[Cell]]] = {

@@ -11,7 +11,7 @@ from scorefold.app.bench.points import METRICS, Series, measured, pick, series, 
 from scorefold.app.bench.record import Record
 from scorefold.app.bench.standings import Standing, comparable, cost, lacks, standing, standings
 from scorefold.report.page import Words, escaped, scrolled, table, whole
-from scorefold.report.svg_chart import Look, Mark, chart, key
+from scorefold.report.svg_chart import Axis, Look, Mark, chart, key
 from scorefold.report.words import TASK_LABELS
 
 HEADLINE_N = 30
@@ -24,7 +24,7 @@ OTHER_LOOK = (6, 3)
 SHAPES = ("circle", "square", "triangle", "diamond")
 UNFOLDED_TASKS = 3
 """With so many or fewer the tables of C2ST start open."""
-C2ST_RANGE, C2ST_TICKS = (0.48, 1.015), (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+C2ST_AXIS = Axis("C2ST", (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), (0.48, 1.015))
 TABLES = ("c2st", "sliced_wasserstein", "mmd2")
 
 
@@ -141,7 +141,7 @@ def _panel(title: str, found: Sequence[Standing], looks: dict[Series, Look], tic
         for one in found
         if one.mean is not None and one.seconds is not None
     ]
-    drawn = chart(marks, f"{title}, n = {n}: C2ST against seconds", "seconds", "C2ST", ticks, C2ST_RANGE, C2ST_TICKS, 0.5)
+    drawn = chart(marks, f"{title}, n = {n}: C2ST against seconds", Axis("seconds", ticks), C2ST_AXIS, 0.5)
     absent = [f"{one.line.label}: {one.word}" for one in found if one.mean is None and one.word]
     said = f'<p class="quiet">{escaped("; ".join(absent))}</p>' if absent else ""
     return f'<div class="panel"><h3>{escaped(title)}</h3>{drawn}{said}</div>'
@@ -167,9 +167,7 @@ def _as_n_grows(records: Sequence[Record], looks: dict[Series, Look]) -> str:
                 words = [f"{line.label}, n = {n:,}: C2ST {mean:.2f}" for n, mean in known.items()]
                 marks.append(Mark(looks[line], [*map(float, known)], list(known.values()), words))
         title = TASK_LABELS.get(task, task)
-        drawn = chart(
-            marks, f"{title}: C2ST against n", "observations, n", "C2ST", [*map(float, sizes)], C2ST_RANGE, C2ST_TICKS, 0.5
-        )
+        drawn = chart(marks, f"{title}: C2ST against n", Axis("observations, n", [*map(float, sizes)]), C2ST_AXIS, 0.5)
         panels.append(f'<div class="panel"><h3>{escaped(title)}</h3>{drawn}</div>')
     names = "".join(f"<li>{key(look)}{escaped(line.label)}</li>" for line, look in looks.items())
     return (

@@ -12,7 +12,7 @@ from scorefold.report.palette import BLUE, FRAME, INK, ORANGE
 from scorefold.types import Float
 
 PANEL_INCHES = 1.0
-REACH = 1.15
+ROOM_AROUND = 1.15
 """The limits of all panels are so many times as far out as the draws of the first row, or the crosses."""
 
 
@@ -55,4 +55,4 @@ def _reach(clouds: Sequence[Cloud]) -> float:
     """How far from 0 the panels go."""
     draws = np.concatenate([cloud.draws for cloud in clouds])
     crosses = [np.abs(cross).max() for cloud in clouds for cross in cloud.crosses]
-    return REACH * float(max(np.quantile(np.abs(draws), 0.995), *crosses, 1e-9))
+    return ROOM_AROUND * float(max(np.quantile(np.abs(draws), 0.995), *crosses, 1e-9))

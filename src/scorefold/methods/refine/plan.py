@@ -10,9 +10,9 @@ from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.simulation.run import check_simulator
 from scorefold.simulation.simulate import SMALLEST_BUDGET
 from scorefold.simulation.simulations import FEWEST_CASES, Simulations
-from scorefold.simulation.sources.choose import check
 from scorefold.simulation.workers import as_workers
 from scorefold.train.training import Training
 
@@ -47,7 +47,7 @@ def check_plan(start: Posterior, simulator: Any, plan: Refining, sims: Simulatio
         raise ScorefoldError(f"expected progress to be True or False; got {plan.progress!r:.60}")
     if plan.store is not None:
         refuse_file(settings.folder(plan.store))
-    check(simulator, as_workers(plan.workers), bool(start.input_names))
+    check_simulator(simulator, as_workers(plan.workers), bool(start.input_names))
     if not start.prior.has_density:
         raise ScorefoldError("expected a prior with a known density to refine; got one from draws. Write it as a distribution.")
     _check_simulations(start, sims)

@@ -27,7 +27,9 @@ _keys = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
 
 
 class Compiled:
-    """The simulator, ready to run."""
+    """A batched simulator compiled by JAX, in this process: for simulators that are written in JAX, far quicker than one call
+    after the other.
+    """
 
     def __init__(self, simulator: Batched, seed: int):
         self._root = new_key(seed)

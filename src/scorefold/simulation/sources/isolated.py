@@ -6,9 +6,10 @@ little. A task that is lost with its worker goes out again.
 
 import itertools
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from scorefold.errors import ScorefoldError, SimulatorError
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import Block, Outcome, block
 from scorefold.simulation.sources.source import Gaps, Rows, Shape, probed_shape
-from scorefold.simulation.sources.worker import Task, run_task
+from scorefold.simulation.sources.worker import Task, Worker, run_task
 from scorefold.simulation.workers import Workers
 
 TASK_SECONDS = 5.0
@@ -32,7 +33,9 @@ SUBMISSIONS = 3
 
 
 class Isolated(NamedTuple):
-    """A plain simulator behind an executor."""
+    """A simulator in worker processes: a crash, a hang or too much memory is a failure of one simulation, and not the end of
+    the run.
+    """
 
     payload: bytes
     seed: int
@@ -153,7 +156,11 @@ class Pace:
 
 
 def pickled(simulator: Callable[..., Any]) -> bytes:
-    """The simulator as it travels to other processes."""
+    """A simulator as bytes that a child process can make it of again.
+
+    Raises:
+        SimulatorError: It cannot be pickled, as it holds an open file, a lock or a connection.
+    """
     import cloudpickle
 
     try:
@@ -164,3 +171,33 @@ def pickled(simulator: Callable[..., Any]) -> bytes:
             f"({type(error).__name__}: {error}). Open files, locks and connections inside of it, or run it in this process "
             "with workers=0."
         ) from error
+
+
+class LocalPool(Executor):
+    """An executor on this machine: so many threads of this process, each of which waits for a child process of its own. It runs
+    nothing but `run_task`.
+    """
+
+    def __init__(self, workers: int):
+        self._max_workers = workers
+        self._threads = ThreadPoolExecutor(workers, "simulate")
+        self._own = threading.local()
+        self._all: list[Worker] = []
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future:
+        """Only `run_task` ever comes here."""
+        return self._threads.submit(self._run, *args)
+
+    def _run(self, task: Task) -> list[Outcome]:
+        if not hasattr(self._own, "worker"):
+            self._own.worker = Worker(task.payload, task.memory)
+            self._all.append(self._own.worker)
+        return self._own.worker.run(task)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
+        """Stop the children, whatever they are doing, and wait until they have ended. What they were simulating is lost."""
+        for worker in self._all:
+            worker.abandon()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._all:
+            worker.stop()

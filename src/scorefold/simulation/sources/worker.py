@@ -28,9 +28,9 @@ from scorefold.simulation.sources.child import LENGTH, READY, decode
 
 LOADING = 300.0
 """Seconds that starting a child and loading the simulator may take."""
-LOOK = 1.0
+SECONDS_OF_SILENCE = 1.0
 """Seconds after which a silent child is looked after."""
-ATTEMPTS = 3
+STARTS_TRIED = 3
 LONGEST_FRAME = 1 << 32
 
 
@@ -120,8 +120,8 @@ class Child:
                 del self._buffer[: LENGTH.size + length]
                 return frame
             left = np.inf if deadline is None else max(0.0, deadline - time.monotonic())
-            if not self._poll.poll(1000 * min(left, LOOK)):
-                if left <= LOOK:
+            if not self._poll.poll(1000 * min(left, SECONDS_OF_SILENCE)):
+                if left <= SECONDS_OF_SILENCE:
                     raise _Silent
                 if not self.alive and not self._poll.poll(0):  # dead, and something it has started holds the pipe open
                     raise _Gone
@@ -184,9 +184,9 @@ class Worker:
             except (_Gone, _Silent):
                 attempts += 1
                 how = child.stop()
-                if attempts >= ATTEMPTS:
+                if attempts >= STARTS_TRIED:
                     raise ScorefoldError(
-                        f"a worker's process ended {ATTEMPTS} times without taking up a task ({how})"
+                        f"a worker's process ended {STARTS_TRIED} times without taking up a task ({how})"
                     ) from None
                 continue
             attempts = 0

@@ -20,7 +20,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.simulation.outcome import STATUS
 from scorefold.simulation.store.description import HOLES
 from scorefold.simulation.store.store import Store
-from scorefold.simulation.with_holes import with_nan
+from scorefold.simulation.wrapped import with_nan
 
 
 def to_parquet(store: Store, path: Path) -> None:

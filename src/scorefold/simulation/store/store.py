@@ -23,11 +23,8 @@ removed once a longer one (or, of equal length, one first in the alphabet) holds
 """
 
 import contextlib
-import itertools
 import os
-import secrets
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,23 +36,17 @@ from safetensors import SafetensorError
 from scorefold import settings
 from scorefold.disk import durable
 from scorefold.disk.trouble import told
-from scorefold.errors import FolderVanished, ScorefoldError, ScorefoldWarning
+from scorefold.errors import FolderVanished, ScorefoldError
 from scorefold.prior import Prior
 from scorefold.prior import codec as prior_files
 from scorefold.simulation.calls import Calls, plan
 from scorefold.simulation.holes import opened
 from scorefold.simulation.outcome import STATUS, Block
-from scorefold.simulation.simulations import IN_MEMORY, Simulations, gather
-from scorefold.simulation.store import agreement, description, shard
+from scorefold.simulation.simulations import IN_MEMORY, Results, Simulations, gather
+from scorefold.simulation.store import description
 from scorefold.simulation.store.agreement import Derived
+from scorefold.simulation.store.contents import Contents
 from scorefold.simulation.store.fingerprint import fingerprint
-from scorefold.simulation.store.runtimes import Runtimes
-from scorefold.simulation.store.shard import Disagrees, Shard
-
-SMALL_SHARDS = 256
-"""So many small shards of one range are merged before it is complete."""
-ATTEMPTS = 5
-"""To read a range whose files another process replaces meanwhile."""
 
 
 class Store:
@@ -86,20 +77,40 @@ class Store:
         self.shape: tuple[int, ...] = tuple(about["shape"])
         self.x_names, self.input_names = description.names_of(about)
         self.rows: int = about["rows"]
-        self.quarantined: list[str] = []
-        self._runtimes = Runtimes(path / "runtimes")
-        self._shards: dict[int, list[Shard]] = {}
+        self._contents = Contents(path, self.rows, (prior.dim, self.shape), self._derived)
         with told(f"read the store {path}"):
             self.scan()
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
-        """Whether there is a description."""
+        """Whether there is a store at this path.
+
+        Args:
+            path: A folder, which need not be there.
+
+        Returns:
+            Whether it holds a store's description.
+        """
         return (Path(path) / "description.json").is_file()
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], prior: Prior, about: dict[str, Any]) -> "Store":
-        """A store with this description: a new one, or the one that is there if it is about the same."""
+        """Make a store, or open the one that is there if it is about the same; `sf.simulate(…, store=folder)` does this for
+        you.
+
+        Args:
+            path: The folder. Its parents must be there.
+            prior: What parameters are drawn from; it is kept with the store.
+            about: The description, as `store/description.py` writes it: prior, simulator, seed, set size and what else results
+                depend on.
+
+        Returns:
+            The open store.
+
+        Raises:
+            ScorefoldError: There is something else in the folder, or a store about other simulations.
+            StorageError: The folder cannot be written to.
+        """
         path = settings.folder(path)
         description.refuse_other(path)
         if cls.exists(path):
@@ -113,7 +124,21 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], expected: Mapping[str, Any] | None = None) -> "Store":
-        """The store at this path, all its files checked; refused if it is not about what is expected."""
+        """The store at this path, all its files checked.
+
+        Args:
+            path: The folder that `sf.simulate(..., store=folder)` filled.
+            expected: A description that it must have. Default None: any.
+
+        Returns:
+            The store, to read from.
+
+        Raises:
+            ScorefoldError: There is no store, its description is not what is expected, or somebody has changed it. Files that
+                are damaged are no error: they are moved to quarantine/, with a ScorefoldWarning.
+
+        The example of `Store` opens one.
+        """
         path = settings.folder(path)
         about = description.read(path)
         if expected is not None:
@@ -131,212 +156,139 @@ class Store:
 
         For code that was moved, renamed inside or written otherwise without a change of what it returns. The description is
         written anew, and names it from now on.
+
+        Args:
+            simulator: The function as it is now.
+
+        Raises:
+            StorageError: The store cannot be written to.
         """
         about = {**self.about, "simulator": fingerprint(simulator)}
         with _writing(self.path):
             durable.replace(self.path / "description.json", description.text(about).encode())
         self.about = about
 
+    def _derived(self) -> Derived:
+        """The parameters that follow from the description."""
+        return Derived(self.prior, self.about["set_size"], self.about["seed"])
+
     # What is there
 
     def scan(self) -> None:
-        """Look at the folder anew: check files not seen before, quarantine bad ones, remove what longer shards hold."""
-        if not self.exists(self.path):
-            raise FolderVanished(f"expected the store {self.path}, which was there before; it is gone. Was it removed?")
-        known = {one.name: one for one in self._all()}
-        durable.sweep(self.path / "tmp")
-        found, bad, other = [], {}, {}
-        derived = Derived(self.prior, self.about["set_size"], self.about["seed"])
-        folder = self.path / "shards"
-        for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
-            try:
-                found.append(known[name] if name in known else self._check(folder / name, derived))
-            except FileNotFoundError:
-                continue  # another writer has merged it
-            except Disagrees as error:
-                other[name] = str(error)
-            except ScorefoldError as error:
-                bad[name] = str(error)
-        agreement.refuse(self.path, other, len(found))
-        self._quarantine(bad)
-        self._shards = {}
-        for one in found:
-            self._shards.setdefault(one.start // self.rows, []).append(one)
-        for number in self._shards:
-            self._drop_held_twice(number)
+        """Look at the folder anew, as other processes may write to the same store.
 
-    def _all(self) -> list[Shard]:
-        return [one for number in sorted(self._shards) for one in sorted(self._shards[number])]
+        Files not seen before are checked, bad ones are moved to the folder `quarantine`, and small files are removed once
+        longer ones hold what they held.
 
-    def _check(self, path: Path, derived: Derived) -> Shard:
-        found = shard.check(path, self.rows, self.prior.dim, self.shape)
-        derived.compare(found)
-        return found.shard
+        Raises:
+            FolderVanished: The store is gone.
+            ScorefoldError: Files that are whole do not agree with the description.
+        """
+        self._contents.scan()
 
-    def _quarantine(self, bad: dict[str, str]) -> None:
-        if not bad:
-            return
-        folder, moved = self.path / "quarantine", True
-        for name in bad:
-            try:
-                folder.mkdir(exist_ok=True)
-                os.replace(self.path / "shards" / name, folder / f"{name}.{secrets.token_hex(4)}")
-            except FileNotFoundError:
-                continue  # another process was quicker
-            except OSError:
-                moved = False
-        self.quarantined += bad
-        first, why = next(iter(bad.items()))
-        done = f"were moved to {folder}" if moved else "are passed over, as nothing can be moved there"
-        warnings.warn(
-            f"{len(bad):,} of the files in {self.path / 'shards'} are damaged and {done}: {first}: {why}"
-            f"{'; and others' if len(bad) > 1 else ''}. What they held counts as missing; simulate again to make up for it.",
-            ScorefoldWarning,
-            stacklevel=2,
-        )
-
-    def _pieces(self, number: int) -> list[tuple[int, int, Shard]]:
-        """Which simulations of a range to read from which shard: (start, stop, shard), without overlaps, in order."""
-        shards = sorted(self._shards.get(number, []), key=lambda one: one.rank)
-        owner = np.full(self.rows, -1)
-        first = number * self.rows
-        for place, one in reversed(list(enumerate(shards))):
-            owner[one.start - first : one.stop - first] = place
-        edges = np.flatnonzero(np.diff(owner, prepend=-2, append=-2))
-        pieces = itertools.pairwise(edges)
-        return [(first + int(a), first + int(b), shards[owner[a]]) for a, b in pieces if owner[a] >= 0]
+    @property
+    def quarantined(self) -> list[str]:
+        """The names of the files that were found damaged since the store was opened."""
+        return self._contents.quarantined
 
     def missing(self, stop: int) -> list[tuple[int, int]]:
-        """Ranges of simulations below `stop` that are not there; none goes across a multiple of `rows`."""
-        gaps = []
-        for number in range(-(-stop // self.rows)):
-            at, end = number * self.rows, min((number + 1) * self.rows, stop)
-            for start, upto, _ in self._pieces(number):
-                if start > at:
-                    gaps.append((at, min(start, end)))
-                at = max(at, upto)
-            if at < end:
-                gaps.append((at, end))
-        return [gap for gap in gaps if gap[0] < gap[1]]
+        """Which simulations below `stop` are not there, and so are made next.
+
+        Args:
+            stop: How many simulations there should be.
+
+        Returns:
+            Ranges (first, one after the last) in order; none goes across a multiple of `rows`.
+        """
+        return self._contents.missing(stop)
 
     def stop(self) -> int:
-        """One after the last simulation there is."""
-        return max((one.stop for one in self._all()), default=0)
+        """One after the last simulation that is there, whether or not some before it are missing; 0 where there are none."""
+        return self._contents.stop()
 
     def read(self, stop: int | None = None) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """All simulations below `stop` in order, a shard at a time: (index of the first, θ, x, case and status).
 
-        x are as they lie on the disk, where a missing number is `HOLE` of `simulation/with_holes.py`.
+        x are as they lie on the disk, where a missing number is `HOLE` of `simulation/wrapped.py`.
         """
-        stop = self.stop() if stop is None else stop
-        for number in range(-(-stop // self.rows)):
-            for start, part in self._read_range(number):
-                keep = min(stop, start + len(part["status"])) - start
-                if keep > 0:
-                    yield start, {key: value[:keep] for key, value in part.items()}
-
-    def _read_range(self, number: int) -> list[tuple[int, dict[str, np.ndarray]]]:
-        for _ in range(ATTEMPTS):
-            try:
-                parts = []
-                for start, stop, one in self._pieces(number):
-                    content = safetensors.numpy.load((self.path / "shards" / one.name).read_bytes())
-                    cut = slice(start - one.start, stop - one.start)
-                    parts.append((start, {key: value[cut] for key, value in content.items()}))
-                return parts
-            except FileNotFoundError:  # another writer has merged it
-                self.scan()
-        raise FolderVanished(
-            f"expected to read the store {self.path}; its files vanish while they are read. Is somebody removing them?"
-        )
+        return self._contents.read(self.stop() if stop is None else stop)
 
     # What comes in
 
     def add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
-        """Commit simulations; each row of θ and each case number belongs to a row of the block."""
+        """Keep simulations on the disk; once this returns, a kill cannot take them away.
+
+        Args:
+            block: Consecutive simulations with what became of each.
+            theta: (rows, dim), their parameters.
+            case: (rows,), which case each of them belongs to.
+
+        Raises:
+            StorageError: The disk is full, or cannot be written to.
+        """
         with _writing(self.path):
-            self._add(block, theta, case)
-
-    def _add(self, block: Block, theta: np.ndarray, case: np.ndarray) -> None:
-        at, end = block.start, block.start + len(block.status)
-        while at < end:
-            stop = min(end, (at // self.rows + 1) * self.rows)
-            cut = slice(at - block.start, stop - block.start)
-            part = {"theta": theta[cut], "x": block.x[cut], "case": case[cut], "status": block.status[cut]}
-            self._runtimes.write(at, block.seconds[cut])
-            self._commit(at, part)
-            number = at // self.rows
-            there = len(self._shards[number])
-            if there >= SMALL_SHARDS or (there > 1 and self._complete(number, (number + 1) * self.rows)):
-                self.merge(number)
-            at = stop
-
-    def _commit(self, start: int, part: Mapping[str, np.ndarray]) -> None:
-        one, content = shard.encode(start, part, self.prior.dim, self.shape)
-        durable.write_once(self.path / "shards" / one.name, content, self.path / "tmp")
-        here = self._shards.setdefault(start // self.rows, [])
-        if one not in here:
-            here.append(one)
-
-    def merge(self, number: int) -> None:
-        """Write each unbroken run of small shards in a range as one, then remove them."""
-        runs: list[list[tuple[int, dict[str, np.ndarray]]]] = []
-        for start, part in self._read_range(number):
-            if runs and (last := runs[-1][-1])[0] + len(last[1]["status"]) == start:
-                runs[-1].append((start, part))
-            else:
-                runs.append([(start, part)])
-        for run in runs:
-            if len(run) > 1:
-                self._commit(run[0][0], {key: np.concatenate([part[key] for _, part in run]) for key in run[0][1]})
-        self._drop_held_twice(number)
-        self._runtimes.merge(number * self.rows, (number + 1) * self.rows)
-
-    def tidy(self, stop: int) -> None:
-        """Merge every range that is complete as far as `stop`."""
-        for number in sorted(self._shards):
-            if len(self._shards[number]) > 1 and self._complete(number, min((number + 1) * self.rows, stop)):
-                self.merge(number)
-
-    def _complete(self, number: int, end: int) -> bool:
-        return sum(max(0, min(b, end) - a) for a, b, _ in self._pieces(number)) == end - number * self.rows
+            self._contents.add(block, theta, case)
 
     def finish(self, stop: int) -> None:
-        """The last look: what other writers have left, merged and swept."""
-        with _writing(self.path):
-            self.scan()
-            self.tidy(stop)
-            durable.sweep(self.path / "tmp")
+        """The last look after a run: what other processes have written is taken in, small files are merged, and what was left
+        half-written is swept away.
 
-    def _drop_held_twice(self, number: int) -> None:
-        kept: list[Shard] = []
-        for one in sorted(self._shards[number], key=lambda one: one.rank):
-            if any(other.start <= one.start and one.stop <= other.stop for other in kept):
-                with contextlib.suppress(OSError):  # where nothing can be removed it does no harm
-                    (self.path / "shards" / one.name).unlink(missing_ok=True)
-            else:
-                kept.append(one)
-        self._shards[number] = kept
+        Args:
+            stop: How many simulations the run was asked for.
+        """
+        with _writing(self.path):
+            self._contents.scan()
+            self._contents.tidy(stop)
+            durable.sweep(self.path / "tmp")
 
     # What it is for
 
     def statuses(self, stop: int | None = None) -> np.ndarray:
-        """(simulations,) what became of each of those that are there; the codes are places in `outcome.STATUS`."""
+        """What became of each simulation that is there.
+
+        Args:
+            stop: Only the first so many. Default None: all.
+
+        Returns:
+            (simulations,) codes: 0 is "ok", and the others are the places of the words that `counts()` has, in that order.
+        """
         parts = [part["status"] for _, part in self.read(stop)]
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def counts(self, stop: int | None = None) -> dict[str, int]:
-        """How many simulations have each status."""
+        """How many simulations have each status.
+
+        Args:
+            stop: Of the first so many. Default None: of all.
+
+        Returns:
+            A number for each word: ok, raised, not finite, wrong shape, timed out, …
+        """
         return dict(zip(STATUS, np.bincount(self.statuses(stop), minlength=len(STATUS)).tolist(), strict=True))
 
     def runtimes(self, start: int, stop: int) -> np.ndarray:
-        """Seconds of simulations start … stop-1; NaN where they were not kept."""
-        return self._runtimes.read(start, stop)
+        """How long simulations took.
+
+        Args:
+            start: The first of them.
+            stop: One after the last.
+
+        Returns:
+            (stop - start,) seconds; NaN where they were not kept.
+        """
+        return self._contents.runtimes.read(start, stop)
 
     def simulations(self, stop: int | None = None) -> Simulations:
-        """The first `stop` simulations (all by default) as training cases; mapped from disk where they are large.
+        """The simulations as training cases, for `sf.fit`.
 
-        Raises a ScorefoldError if some of them are missing: run the same simulation on the store again to make them.
+        Args:
+            stop: The first so many of them. Default None: all.
+
+        Returns:
+            What `sf.simulate` returned; observations are mapped from the disk where they are large.
+
+        Raises:
+            ScorefoldError: Some of them are missing: run the same simulation on the store again to make them.
         """
         end = self.stop()
         stop = end if stop is None else settings.count("stop, the number of simulations", stop, 1)
@@ -352,15 +304,23 @@ class Store:
         return self.gather(plan(self.prior, stop, self.about["set_size"], self.about["seed"]), self.statuses(stop))
 
     def gather(self, calls: Calls, status: np.ndarray) -> Simulations:
-        """The simulations of these calls, which are all there and have this status, as training cases."""
+        """Put the simulations of some calls into training cases.
+
+        Args:
+            calls: The calls, all of which have been made.
+            status: (calls,), what became of each.
+
+        Returns:
+            The cases; in memory, or in a mapped file where they are large.
+        """
 
         def allocate(shape: tuple[int, ...]) -> np.ndarray:
             if 4 * int(np.prod(shape)) <= IN_MEMORY:
                 return np.zeros(shape, np.float32)
             return self._mapped(shape)
 
-        blocks, names = self._observations(calls.budget), (self.x_names, self.input_names)
-        sims = gather(self.prior, calls, status, blocks, self.shape, allocate, *names)
+        results = Results(status, self._observations(calls.budget), self.shape, self.x_names, self.input_names)
+        sims = gather(self.prior, calls, results, allocate)
         return opened(sims) if description.HOLES in self.about else sims
 
     def _observations(self, stop: int) -> Iterator[tuple[int, np.ndarray]]:

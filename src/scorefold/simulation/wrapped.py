@@ -1,6 +1,7 @@
-"""A simulator with known inputs as a function of θ and rng, like any other.
+"""Simulators with known inputs, and simulators of which numbers may be missing, as functions of θ and rng like any other.
 
-Workers' children import this module, so it imports nothing heavy.
+NaN is a failure on its way through processes and files. A hole, a number that was not observed, travels there as the number
+`HOLE`, which no observation has. Workers' children import this module, so it imports nothing heavy.
 """
 
 from collections.abc import Callable
@@ -35,3 +36,26 @@ def refuse_arrays(shape: tuple[int, ...]) -> None:
             f"expected a number or a list of numbers as the outcome of a simulator with inputs; got shape {shape}. Return "
             "summaries of it, or a flat array."
         )
+
+
+HOLE = 9.87e36
+"""In single precision below the largest number that an observation may have."""
+
+
+@dataclass(frozen=True)
+class WithHoles:
+    """A plain simulator, the last numbers of whose observations may be known inputs."""
+
+    simulator: Any
+    inputs: int = 0
+
+    def __call__(self, theta: Any, rng: Any) -> np.ndarray:
+        """One observation; with nothing but holes it has failed."""
+        x = np.array(self.simulator(theta, rng), np.float64)
+        holes = np.isnan(x)
+        return x if holes.reshape(-1)[: x.size - self.inputs].all() else np.where(holes, HOLE, x)
+
+
+def with_nan(x: np.ndarray) -> np.ndarray:
+    """Observations in single precision with NaN for holes."""
+    return np.where(x == np.float32(HOLE), np.float32(np.nan), x)
