@@ -28,7 +28,7 @@ from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
 from scorefold.posterior.made import UNFINISHED, Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
-from scorefold.posterior.observations import several_sets, with_inputs
+from scorefold.posterior.observations import complete, several_sets, with_inputs
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
@@ -174,7 +174,8 @@ class Posterior(Densities):
         """Draw from p(θ | x_1 … x_n).
 
         Args:
-            x_obs: the observations, an array of shape (n, *shape) or a DataFrame; or a list of them, one for each data set.
+            x_obs: the observations, (n, *shape), as an array, a DataFrame or, where numbers may be missing, a list of series
+                that differ in length; or a list of these, one for each data set.
             draws: how many draws.
             seed: a whole number; the same seed gives the same draws. None takes a fresh one, and says which.
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
@@ -185,8 +186,7 @@ class Posterior(Densities):
                 as many; `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
             inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
-                list of them for a list of data sets. Not needed where `x_obs` holds them too, as columns of these names or
-                behind the outcomes.
+                list of them. Not needed where `x_obs` holds them too, as columns of these names or behind the outcomes.
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
@@ -457,7 +457,7 @@ class Posterior(Densities):
         """
         draws = settings.count("draws", draws, 1)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        x = settings.numbers("x_obs", x_obs)
+        x = settings.numbers("x_obs", complete(x_obs, self.shape, len(self.input_names)) if self.missing else x_obs)
         if inputs is not None:
             x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:

@@ -21,6 +21,7 @@ from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import inputs_from, table_of
 from scorefold.simulation.outcome import LARGEST, rounded
+from scorefold.simulation.ragged import is_ragged, longest, padded, unmasked
 from scorefold.simulation.with_inputs import refuse_arrays
 
 MOST_FAILED = 0.1
@@ -56,7 +57,7 @@ def given(
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
     theta = parameters(prior, theta)
     wanted = columns.outcome_names(x_names)
-    parts = _parts(x, sets)
+    parts = _complete(_parts(x, sets)) if missing else _parts(x, sets)
     read = [_observations(one, wanted) for one in parts]
     if len({array.shape[1:] for array, _ in read}) > 1:
         raise ScorefoldError(f"expected observations of one shape; got {listed([array.shape[1:] for array, _ in read])}")
@@ -80,6 +81,17 @@ def given(
 def _parts(values: Any, sets: bool) -> list[Any]:
     """What there is for each row of θ, or for all of them together."""
     return list(values) if sets and hasattr(values, "__iter__") and not columns.is_table(values) else [values]
+
+
+def _complete(parts: list[Any]) -> list[Any]:
+    """Without masks, and series that differ in length, in a set or between sets, with NaN up to the longest."""
+    parts = [unmasked(one) for one in parts]
+    if any(map(columns.is_table, parts)):
+        return parts
+    lengths = [longest(one) for one in parts]
+    if len(set(lengths)) == 1 and not any(map(is_ragged, parts)):
+        return parts
+    return [padded(one, max(lengths)) for one in parts]
 
 
 def _inputs(parts: list[Any], lengths: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
