@@ -25,7 +25,7 @@ from scorefold.errors import ModelError, ScorefoldError, ScorefoldWarning, Unlik
 from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
-from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options, refuse_unknown
 from scorefold.posterior.made import UNFINISHED, Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import complete, several_sets, with_inputs
@@ -33,6 +33,7 @@ from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.posterior.versions import FORMAT
 from scorefold.prior import Prior
+from scorefold.prior.given_values import drawn_parameters
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.progress import step, track
 from scorefold.sample import Sampler
@@ -368,7 +369,7 @@ class Posterior(Densities):
         with single_precision():
             drawn = self.draw(x, draws, seed, options)
             doubts = self.doubts(x, drawn.u, seed, options)
-        theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
+        theta, trust = drawn_parameters(self.prior, drawn.u, options.given), judge(self.prior.names, doubts, drawn.info)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
@@ -471,7 +472,7 @@ class Posterior(Densities):
         with single_precision():
             draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
             found = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
-        return gathered(self.prior, found, len(x), time.perf_counter() - started)
+        return gathered(self.prior, options.given, found, len(x), time.perf_counter() - started)
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
@@ -485,12 +486,7 @@ class Posterior(Densities):
 
     def _checked_options(self, options: Options) -> Options:
         """The options, if this kind of posterior has them."""
-        unknown = [word for word, value in options._asdict().items() if value is not None and word not in self.options]
-        if unknown:
-            raise ScorefoldError(
-                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
-                f"{', '.join(unknown)}"
-            )
+        refuse_unknown(options, self.options, type(self.method).__name__)
         if options.prior is not None:
             check_overlap(self.prior, options.prior)
         return options
