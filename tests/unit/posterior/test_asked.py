@@ -128,8 +128,8 @@ def test_draws_are_picked_by_the_ratio():
 
 def test_methods_without_them_refuse():
     abc, npe = untrained("abc"), untrained("npe")
-    with pytest.raises(ScorefoldError, match=r"got prior\. For another prior, or given values"):
-        abc.sample(np.zeros((1, 2)), prior=abc.prior)
+    with pytest.raises(ScorefoldError, match=r"got given\. For another prior, or given values"):
+        abc.sample(np.zeros((1, 2)), given={"a": 0.0})
     with pytest.raises(ScorefoldError, match=r"got given\. For another prior"):
         npe.sample(np.zeros((1, 2)), given={"a": 0.0})
 
