@@ -42,6 +42,17 @@ class Given(NamedTuple):
     input_names: tuple[str, ...]
 
 
+def check_missing(missing: Any, prior: Prior) -> None:
+    """Whether numbers may be missing is yes or no, and asks for a prior that is written down; else a ScorefoldError."""
+    if not isinstance(missing, bool):
+        raise ScorefoldError(f"expected missing to be True or False; got {missing!r:.60}")
+    if missing and not prior.has_density:
+        raise ScorefoldError(
+            "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
+            "distribution, or leave missing out."
+        )
+
+
 def given(
     prior: Prior,
     theta: Any,
@@ -55,6 +66,7 @@ def given(
     """What was given, checked; see `Simulations`."""
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
+    check_missing(missing, prior)
     theta = parameters(prior, theta)
     wanted = columns.outcome_names(x_names)
     parts = _complete(_parts(x, sets)) if missing else _parts(x, sets)

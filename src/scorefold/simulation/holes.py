@@ -52,11 +52,6 @@ def opened(sims: Simulations) -> Simulations:
 
 def dropped(sims: Simulations, seed: int) -> Simulations:
     """The cases to train on: each several times, with some of its numbers dropped at random."""
-    if not sims.prior.has_density:
-        raise ScorefoldError(
-            "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
-            "distribution, or leave missing out."
-        )
     if COPIES * sims.x.nbytes > MOST_BYTES:
         raise ScorefoldError(
             f"expected observations of at most {MOST_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} copies "
