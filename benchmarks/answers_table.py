@@ -55,7 +55,7 @@ def _density(lines: Lines) -> list[tuple[str, str]]:
 def _exact(lines: Lines) -> list[tuple[str, str]]:
     return [
         (
-            f"{task}, exact likelihood, n = {n}, {len(some)} data sets",
+            f"{task}, exact likelihood, n = {n}, data sets: {len(some)}",
             f"evidence {_largest(some, 'off')} nat off at most; maximum {_largest(some, 'map_off')} sd off at most",
         )
         for (task, n), some in _grouped(lines, "exact", "task", "n").items()
@@ -107,7 +107,7 @@ def _missing(lines: Lines) -> list[tuple[str, str]]:
 
 def _runs(lines: Lines) -> str:
     seeds, sets = (len({line[key] for line in lines}) for key in ("seed", "data"))
-    return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data sets"
+    return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data set{'s' if sets > 1 else ''}"
 
 
 def _mean_of(lines: Lines, of: Callable[[dict], float]) -> float:
