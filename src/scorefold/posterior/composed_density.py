@@ -42,7 +42,10 @@ def log_density(posterior: Any, x: np.ndarray, u: np.ndarray, options: Options) 
             values = energies(composed, np.concatenate([top, u]))
             found.append(values[1:] - values[0])
             continue
-        found.append(from_summit(composed, top[0], curvature[0], u))
+        # Where another prior ends there may be an edge beside the summit, with another slope on either side.
+        edges = options.prior is not None
+        along = integrals(composed, np.resize(top, u.shape), u) if edges else from_summit(composed, top[0], curvature[0], u)
+        found.append(along)
         _say_if_no_gradient(composed, u, found[-1])
     return np.mean(found, axis=0)
 
