@@ -111,11 +111,12 @@ def random_posterior(method, prior, shape, largest, inputs=0, whole=0):
     rng = np.random.default_rng(0)
     table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
     sets = {"u": rng.normal(size=(9, prior.dim)), "x": rng.normal(size=(9, largest, math.prod(shape))).astype(np.float32)}
+    seen = math.prod(shape) * (2 if getattr(method, "missing", False) else 1)
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
         "inputs": inputs, "whole": whole,
         "least_noise": 0.02, "table": table, "sizes": np.arange(9) % largest + 1,
-        "reach": random_reach(prior.dim, math.prod(shape), rng), "local": LOCAL if prior is NORMAL else None, **sets,
+        "reach": random_reach(prior.dim, seen, rng), "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},
     }  # fmt: skip
     if isinstance(method, sf.ABC):

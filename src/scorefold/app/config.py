@@ -19,6 +19,7 @@
     x_names = ["rt", "choice"]                 # of the numbers that the simulator returns
     inputs = "coherences.csv"                  # known inputs: a table beside this file, or module:function
     input_names = ["coherence"]                # where the table has no header
+    missing = true                             # NaN that the simulator returns are numbers that were not observed
 
 A multivariate normal is written as `[prior]` with `distribution = "multivariate_normal"`, `names`, `mean` and `cov`; a prior
 from draws with `distribution = "draws"`, `names`, `file` (.npy) and perhaps `bounds`. Keys that are not known are refused.
@@ -51,8 +52,10 @@ SIMULATE: dict[str, tuple[type, ...]] = {
     "x_names": (list,),
     "inputs": (str,),
     "input_names": (list,),
+    "missing": (bool,),
 }
 """The arguments of `sf.simulate` and of `sf.Workers` that a file may set."""
+KINDS = {int: "a whole number", str: "text in quotes", list: "a list of names", bool: "true or false"}
 WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_failures": "max_failures"}
 """Those that are settings of `sf.Workers`, with their names there."""
 
@@ -153,8 +156,8 @@ def read(path: str | Path) -> Config:
     _keys(settings, tuple(SIMULATE), f"[simulate] in {path}", "key")
     settings = {key: whole(value) if SIMULATE[key] == (int,) else value for key, value in settings.items()}
     for key, value in settings.items():
-        if not isinstance(value, SIMULATE[key]) or isinstance(value, bool):
-            kind = {int: "a whole number", str: "text in quotes", list: "a list of names"}.get(SIMULATE[key][-1], "a number")
+        if not isinstance(value, SIMULATE[key]) or isinstance(value, bool) is not (SIMULATE[key] == (bool,)):
+            kind = KINDS.get(SIMULATE[key][-1], "a number")
             raise ScorefoldError(f"[simulate] in {path}: expected {key} to be {kind}; got {value!r}")
     if "budget" not in settings:
         raise ScorefoldError(f"[simulate] in {path}: expected a budget, the number of simulator calls; got none")

@@ -5,6 +5,7 @@ Leaving x_j out of n observations changes the posterior by the weight w_j(u) ∝
 - by scores: with g_j = ∇ log w_j = s_0 - s_j, the prior's score less that of the single observation, and Σ the covariance of
   the draws, the mean moves by Σ E[g_j] to first order (exactly, if the posterior is Gaussian and log w_j a straight line;
   "Generalizations of Stein's lemma", Landsman and Nešlehová, 2008, for the covariance of a draw with a function of it);
+- by terms: where log p(x_j|u) = ℓ_j(u) is known up to a constant, by the same Cov(u, ℓ_j) = Σ E[∇ℓ_j], without derivatives;
 - by draws: with draws given the other n - 1 observations, for any posterior. The difference of two means of L draws each has
   an error of √(2 / L) sd, which must be well below the 1 / √n that an observation usually counts.
 
@@ -60,6 +61,34 @@ def influence_by_scores(
     pull = (scores - prior_score).mean(axis=1)
     covariance = np.atleast_2d(np.cov(u, rowvar=False))
     return _influence(pull @ covariance, covariance)
+
+
+def influence_by_terms(u: Float[np.ndarray, "draws dim"], terms: Float[np.ndarray, "draws n"]) -> Influence:
+    """How far each observation pulls the posterior mean, from the logarithm of its likelihood at posterior draws.
+
+    Args:
+        u: posterior draws given all n observations; more of them than parameters.
+        terms: log p(x_j|u) of every observation at the draws, up to a constant for each.
+
+    Returns:
+        An `Influence`, with the shift and the distance of each observation.
+
+    Raises:
+        ScorefoldError: where shapes do not match or draws are too few.
+
+    Example:
+        >>> u = np.random.default_rng(0).normal(size=(1_000, 1))
+        >>> found = influence_by_terms(u, u * [0.0, 2.0])  # the second one says more, the larger u is
+        >>> found.order, found.distance.round(1)
+        ([1, 0], array([0., 2.]))
+    """
+    u, terms = np.asarray(u, np.float64), np.asarray(terms, np.float64)
+    if u.ndim != 2 or terms.ndim != 2 or len(terms) != len(u) or len(u) <= u.shape[1]:
+        raise ScorefoldError(
+            f"expected terms (draws, n) at more draws than parameters, (draws, dim); got {terms.shape} at {u.shape}"
+        )
+    moved = (terms - terms.mean(axis=0)).T @ (u - u.mean(axis=0)) / len(u)
+    return _influence(moved, np.atleast_2d(np.cov(u, rowvar=False)))
 
 
 def influence_by_draws(u: Float[np.ndarray, "draws dim"], without: Float[np.ndarray, "n draws dim"]) -> Influence:

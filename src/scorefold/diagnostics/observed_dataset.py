@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorefold.diagnostics.influence import Influence, influence_by_draws, influence_by_scores
+from scorefold.diagnostics.influence import Influence, influence_by_draws, influence_by_scores, influence_by_terms
 from scorefold.diagnostics.local_c2st import LocalC2ST, local_c2st
 from scorefold.diagnostics.misspecification import Misspecification, misspecification
 from scorefold.diagnostics.predictive import FEWEST_REPLICATES, Predictive, predictive
@@ -18,9 +18,11 @@ from scorefold.diagnostics.trials import Trials, sample_quietly
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.posterior import Posterior
+from scorefold.posterior.sensitivity import HasSingleScores, HasTerms
 from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
+from scorefold.types import single_precision
 
 OBSERVED_DRAWS = 1_000
 PREDICTED_DATASETS = 200
@@ -120,12 +122,16 @@ def posterior_predictive(
 
 
 def _influence(posterior: Posterior, x_obs: np.ndarray, theta: np.ndarray, seed: int) -> Influence | None:
-    """By scores where there are single ones, otherwise by leaving each observation out; None where that cannot be drawn."""
+    """By single terms or scores where there are some, otherwise by leaving each observation out; None where that cannot be
+    drawn.
+    """
     u = posterior.prior.to_normal(theta)
-    single_scores = getattr(posterior, "single_scores", None)
-    if single_scores is not None:
+    if isinstance(posterior, HasTerms):
+        with single_precision():
+            return influence_by_terms(u, posterior.each_term(x_obs, u))
+    if isinstance(posterior, HasSingleScores):
         some = u[:INFLUENCE_DRAWS]
-        return influence_by_scores(some, *single_scores(x_obs, some))
+        return influence_by_scores(some, *posterior.single_scores(x_obs, some))
     if len(x_obs) == 1:
         return None
     x = np.stack([np.delete(x_obs, j, axis=0) for j in range(len(x_obs))])

@@ -6,7 +6,7 @@ regression on those predicts ("Constructing summary statistics for approximate B
 2012). Summaries are scaled to unit sd. The nearest share of the simulations is kept, with Epanechnikov weights 1 - (d/ε)²,
 and by default moved along a weighted regression line to the observed summary, in the N(0, I) space, so that no parameter
 leaves its bounds ("Approximate Bayesian computation in population genetics", Beaumont, Zhang and Balding, 2002). Draws are
-picked from what was kept, by weight, with replacement.
+picked from what was kept, by weight, with replacement; under another prior weights are multiplied by its ratio to the first.
 
 Sets smaller than n say less than n observations do: compared with them, the posterior would not only be too wide but, where
 the mean of n observations is unlike any single one, wrong. So more observations than the simulated sets hold are refused;
@@ -25,11 +25,14 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.methods.method import Method
+from scorefold.posterior.amortised import ratio_weights
+from scorefold.posterior.asked import ratio_of, too_few
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.saved import About
 from scorefold.prior import Prior
+from scorefold.prior.prior_ratio import PriorRatio
 from scorefold.score.standardize import Standardize, blank, fit_standardize, standardized
 from scorefold.simulation.simulations import Simulations, split
 from scorefold.train.checkpoint import Checkpoint
@@ -125,6 +128,7 @@ class AbcPosterior(Posterior):
     history: None = None
     made: Made | None = None
 
+    options: ClassVar[tuple[str, ...]] = ("prior",)
     kind: ClassVar[str] = "abc"
     networks: ClassVar[tuple[str, ...]] = ("standardize",)
 
@@ -159,6 +163,8 @@ class AbcPosterior(Posterior):
         rng = np.random.default_rng(seed)
         weights = epanechnikov(distance[kept])
         moved = adjusted(u[kept], summaries[kept], seen, weights) if self.method.adjust else u[kept]
+        if options.prior is not None:
+            weights = under(moved, weights, ratio_of(self.prior, options.prior))
         info = AbcInfo(
             len(u), len(kept), float(distance[kept[-1]]), float(distance[kept[0]]), float(1 / np.sum(weights**2)),
             converged=bool(distance[kept[0]] <= FAR_OFF * _usual(summaries, rng)), diverged=False,
@@ -206,6 +212,23 @@ def epanechnikov(distance: np.ndarray) -> np.ndarray:
     ratio = distance / max(distance.max(), 1e-300)
     weights = np.maximum(1 - ratio**2, 0.0)
     return weights / weights.sum() if weights.sum() > 0 else np.full(len(distance), 1 / len(distance))
+
+
+def under(u: np.ndarray, weights: np.ndarray, ratio: PriorRatio) -> np.ndarray:
+    """Weights of what was kept under another prior; a warning where these leave too little of it."""
+    changed = weights * ratio_weights(u, ratio)
+    if not changed.any():
+        raise too_few(0, len(u))
+    changed /= changed.sum()
+    effective = 1 / np.sum(changed**2)
+    if effective < FEWEST_KEPT / 2:
+        warnings.warn(
+            f"under the other prior the {len(u):,} simulations that were kept are worth {effective:,.0f}. Simulate more, or "
+            "use method='nle' or 'f-npse', which draw under another prior directly.",
+            UntrustworthyDraws,
+            stacklevel=5,
+        )
+    return changed
 
 
 def _distances(summaries: np.ndarray, seen: np.ndarray) -> np.ndarray:

@@ -235,15 +235,21 @@ def _climbed(
         return top, curvatures(score, top)
 
 
-def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int]) -> np.ndarray:
-    """So many of the draws as if under another prior, picked by the ratio of the priors; warned of where few of them count."""
+def ratio_weights(u: np.ndarray, ratio: PriorRatio) -> np.ndarray:
+    """The ratio of another prior at each of the draws, adding up to 1; 0 where it has no weight."""
     good = np.isfinite(u).all(axis=1) & ratio.inside(np.nan_to_num(u))
     if not good.any():
         raise too_few(0, len(u))
     with single_precision():
-        log_weights = np.asarray(jax.vmap(on_device(ratio).log_ratio)(jnp.asarray(u[good], jnp.float32)), np.float64)
-    weights = np.exp(log_weights - log_weights.max())
-    weights /= weights.sum()
+        log_ratio = np.asarray(jax.vmap(on_device(ratio).log_ratio)(jnp.asarray(u[good], jnp.float32)), np.float64)
+    weights = np.zeros(len(u))
+    weights[good] = np.exp(log_ratio - log_ratio.max())
+    return weights / weights.sum()
+
+
+def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int]) -> np.ndarray:
+    """So many of the draws as if under another prior, picked by the ratio of the priors; warned of where few of them count."""
+    weights = ratio_weights(u, ratio)
     effective = 1 / np.sum(weights**2)
     if effective < LEAST_EFFECTIVE * draws:
         warnings.warn(
@@ -252,8 +258,7 @@ def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int
             UntrustworthyDraws,
             stacklevel=5,
         )
-    picked = np.random.default_rng(seed).choice(np.flatnonzero(good), draws, p=weights)
-    return u[picked]
+    return u[np.random.default_rng(seed).choice(len(u), draws, p=weights)]
 
 
 @eqx.filter_jit

@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import UntrustworthyDraws
-from scorefold.noise import Level
-from scorefold.posterior.asked import Asked, asked_of, on_device
+from scorefold.posterior.asked import asked_of, on_device
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import Options
-from scorefold.posterior.line_integral import climbed, energies, integrals
+from scorefold.posterior.line_integral import Composed, climbed, energies, from_summit, integrals
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample import SelfTuned
@@ -36,13 +35,18 @@ def log_density(posterior: Any, x: np.ndarray, u: np.ndarray, options: Options) 
     found = []
     for padded in _partitions(posterior, x, options):
         start = jnp.zeros((1, posterior.prior.dim))
-        top = np.asarray(climbed(posterior.scores, asked, None, padded, grid, start, True)[0], np.float64)
+        found_top = climbed(posterior.scores, asked, None, padded, grid, start, True)
+        top, curvature = (np.asarray(part, np.float64) for part in found_top)
+        composed = Composed(posterior.scores, asked, padded, lowest)
         if exact:
-            values = energies(posterior.scores, asked, padded, lowest, np.concatenate([top, u]))
+            values = energies(composed, np.concatenate([top, u]))
             found.append(values[1:] - values[0])
             continue
-        found.append(integrals(posterior.scores, asked, padded, lowest, top, u))
-        _say_if_no_gradient(posterior.scores, asked, padded, lowest, u, found[-1])
+        # Where another prior ends there may be an edge beside the summit, with another slope on either side.
+        edges = options.prior is not None
+        along = integrals(composed, np.resize(top, u.shape), u) if edges else from_summit(composed, top[0], curvature[0], u)
+        found.append(along)
+        _say_if_no_gradient(composed, u, found[-1])
     return np.mean(found, axis=0)
 
 
@@ -64,13 +68,13 @@ def _partitions(posterior: Any, x: np.ndarray, options: Options) -> list[PaddedS
     return [PaddedSets(one, padded.sizes, padded.number) for one in padded.x[: 1 if alike else AVERAGED]]
 
 
-def _say_if_no_gradient(scores: Any, asked: Asked, padded: PaddedSets, lowest: Level, u: np.ndarray, found: np.ndarray) -> None:
+def _say_if_no_gradient(composed: Composed, u: np.ndarray, found: np.ndarray) -> None:
     """Integrals around triangles are 0 where the score is a gradient; warn where they are far from it."""
     near = np.flatnonzero(found > -u.shape[1] - 10)  # where draws can be
     if len(near) < 2:
         return
     first, second = np.random.default_rng(0).choice(near, (2, TRIANGLES))
-    around = found[first] + integrals(scores, asked, padded, lowest, u[first], u[second]) - found[second]
+    around = found[first] + integrals(composed, u[first], u[second]) - found[second]
     off = float(np.sqrt(np.mean(around**2)))
     if off > LARGEST_DETOUR:
         warnings.warn(

@@ -19,7 +19,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, Options
-from scorefold.posterior.sensitivity import Sensitivity, sensitivity
+from scorefold.posterior.sensitivity import Sensitivity, refuse_without_terms, sensitivity
 from scorefold.prior import Prior
 from scorefold.sample.bridge import Constant, log_constant, peaks_at
 from scorefold.types import Float, single_precision
@@ -195,6 +195,7 @@ class Densities(ABC):
         x = self.checked(x_obs, inputs)
         with single_precision():
             own, seen, _ = self._own(x, AS_THE_METHOD_SAYS)
+            refuse_without_terms(own, self.prior)
             u = self._draws_for(x, AS_THE_METHOD_SAYS, draws, settings.seed(seed), SCORED)[:SCORED]
             return sensitivity(own, self.prior, seen, u, self._theta(u))
 

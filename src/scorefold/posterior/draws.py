@@ -317,6 +317,17 @@ class Options(NamedTuple):
 AS_THE_METHOD_SAYS = Options()
 
 
+def refuse_unknown(options: Options, known: tuple[str, ...], method: str) -> None:
+    """A ScorefoldError for options that a method does not have."""
+    unknown = [word for word, value in options._asdict().items() if value is not None and word not in known]
+    if not unknown:
+        return
+    hint = ". For another prior, or given values, use method='nle' or 'f-npse'" if {"prior", "given"} & {*unknown} else ""
+    raise ScorefoldError(
+        f"expected only {', '.join(known) or 'x_obs, draws and seed'} for {method}; got {', '.join(unknown)}{hint}."
+    )
+
+
 class Drawn(NamedTuple):
     """What a method hands back, in the N(0, I) space."""
 

@@ -10,6 +10,7 @@ from scorefold import settings
 from scorefold.errors import Diverged, Interrupted, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import Drawn, ManyDraws, Options
 from scorefold.prior import Prior
+from scorefold.prior.given_values import drawn_parameters
 from scorefold.progress import bar
 
 Many = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -68,12 +69,12 @@ def draw_in_parts(
     return u, converged, diverged
 
 
-def gathered(prior: Prior, found: Many, sets: int, seconds: float) -> ManyDraws:
+def gathered(prior: Prior, given: Any, found: Many, sets: int, seconds: float) -> ManyDraws:
     """What was drawn for the data sets: a warning where a sampler did not settle, and `Interrupted` if some are missing."""
     u, converged, diverged = found
     finite = np.isfinite(u).all(axis=(1, 2))
     theta = np.full(u.shape, np.nan)
-    theta[finite] = prior.from_normal(u[finite])
+    theta[finite] = drawn_parameters(prior, u[finite], given)
     many = ManyDraws(theta, converged & finite, diverged | ~finite, seconds)
     if len(u) < sets:
         stopped = Interrupted(f"drawing was interrupted after {len(u)} of {sets} data sets; `draws` of this has theirs.")

@@ -11,6 +11,7 @@ from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import table_of
 from scorefold.simulation.outcome import LARGEST_X
+from scorefold.simulation.ragged import is_ragged, padded, unmasked
 
 
 def with_inputs(
@@ -21,7 +22,33 @@ def with_inputs(
     input_names: tuple[str, ...],
     missing: bool = False,
 ) -> np.ndarray:
-    """As `checked`, of outcomes and inputs that come apart or, with `inputs` None, together: inputs last, or by their names."""
+    """As `checked`, of outcomes and inputs that come apart or, with `inputs` None, together: inputs last, or by their names.
+
+    With `missing`, series may differ in length (without inputs in them), and every observation must have some number.
+    """
+    outcomes = shape[0] - len(input_names) if input_names else 0
+    if missing:
+        x_obs = unmasked(x_obs)
+        if shape and (inputs is not None or not input_names) and is_ragged(x_obs):
+            x_obs = padded(x_obs, outcomes or shape[0])
+    x = _with_inputs(x_obs, inputs, shape, x_names, input_names, missing)
+    nothing = np.isnan(x[:, : outcomes or None]).all(axis=1)
+    if nothing.any():
+        raise ScorefoldError(
+            f"expected observations with some number that is not missing; {nothing.sum()} of {len(x)} have none (first: "
+            f"x_obs[{nothing.argmax()}]). These tell nothing: leave them out, x_obs[~np.isnan(x_obs).all(axis=1)]."
+        )
+    return x
+
+
+def _with_inputs(
+    x_obs: Any,
+    inputs: Any,
+    shape: tuple[int, ...],
+    x_names: tuple[str, ...],
+    input_names: tuple[str, ...],
+    missing: bool,
+) -> np.ndarray:
     if not input_names:
         if inputs is not None:
             raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
@@ -92,6 +119,7 @@ def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missin
         ) from None
     if x.shape[1:] != shape or x.ndim == 0:
         hint = " For one observation write x_obs[None]." if x.shape == shape else ""
+        hint += " Series that end early are padded with NaN." if missing and x.ndim == 1 + len(shape) else ""
         raise ScorefoldError(
             f"expected x_obs of shape {wanted}, as the simulations were; got {x.shape}. The first axis counts "
             f"observations.{hint}"
@@ -104,6 +132,11 @@ def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missin
     flat = x.reshape(len(x), -1)
     bad = ~(np.isfinite(flat) | (np.isnan(flat) & missing)).all(axis=1)
     if bad.any():
+        if missing:
+            raise ScorefoldError(
+                f"expected finite numbers, or NaN where one is missing; {bad.sum()} of {len(x)} observations hold infinity "
+                f"(first: x_obs[{bad.argmax()}])"
+            )
         raise ScorefoldError(
             f"expected finite observations; {bad.sum()} of {len(x)} hold NaN or infinity (first: x_obs[{bad.argmax()}]). "
             "Leave them out if they are missing at random, or train on sf.simulate(…, missing=True)."
@@ -127,6 +160,13 @@ def within_reach(x: np.ndarray) -> None:
         )
 
 
+def complete(data_sets: Any, shape: tuple[int, ...], inputs: int) -> Any:
+    """Data sets without masks, and with NaN where series end early; what is no list of them as it is."""
+    if not shape or not isinstance(data_sets, list | tuple):
+        return unmasked(data_sets)
+    return [padded(one, shape[0] - inputs) if is_ragged(one) else unmasked(one) for one in data_sets]
+
+
 def several_sets(
     x_obs: Any, inputs: Any, shape: tuple[int, ...], checked: Callable[[Any, Any], np.ndarray]
 ) -> list[np.ndarray]:
@@ -146,8 +186,8 @@ def for_each(inputs: Any, count: int) -> list[Any]:
 
 
 def depth(value: Any) -> int:
-    """How deeply nested; -1 where it is ragged."""
+    """How deeply nested, along the first of each where it is ragged."""
     try:
         return np.ndim(value)
     except ValueError:
-        return -1
+        return 1 + depth(value[0])

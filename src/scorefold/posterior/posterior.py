@@ -20,13 +20,14 @@ from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UnlikeSimulations, UntrustworthyDraws
 from scorefold.posterior.check import CHECKED_DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
-from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options, refuse_unknown
 from scorefold.posterior.fitted import Fitted
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
-from scorefold.posterior.observations import several_sets
+from scorefold.posterior.observations import complete, several_sets
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
+from scorefold.prior.given_values import drawn_parameters
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.progress import step, track
 from scorefold.sample import Sampler
@@ -101,7 +102,8 @@ class Posterior(Fitted, Densities):
         """Draw from p(θ | x_1 … x_n).
 
         Args:
-            x_obs: the observations, an array of shape (n, *shape) or a DataFrame; or a list of them, one for each data set.
+            x_obs: the observations, (n, *shape), as an array, a DataFrame or, where numbers may be missing, a list of series
+                that differ in length; or a list of these, one for each data set.
             draws: how many draws.
             seed: a whole number; the same seed gives the same draws. None takes a fresh one, and says which.
             rule: for composed scores, how the sets' scores become one: a name (`"diffused"`, `"gauss"`, …) or an object such as
@@ -112,8 +114,7 @@ class Posterior(Fitted, Densities):
                 as many; `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
             inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
-                list of them for a list of data sets. Not needed where `x_obs` holds them too, as columns of these names or
-                behind the outcomes.
+                list of them. Not needed where `x_obs` holds them too, as columns of these names or behind the outcomes.
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
@@ -295,7 +296,7 @@ class Posterior(Fitted, Densities):
         with single_precision():
             drawn = self.draw(x, draws, seed, options)
             doubts = self.doubts(x, drawn.u, seed, options)
-        theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
+        theta, trust = drawn_parameters(self.prior, drawn.u, options.given), judge(self.prior.names, doubts, drawn.info)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
@@ -350,7 +351,7 @@ class Posterior(Fitted, Densities):
         """
         draws = settings.count("draws", draws, 1)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        x = settings.numbers("x_obs", x_obs)
+        x = settings.numbers("x_obs", complete(x_obs, self.shape, len(self.input_names)) if self.missing else x_obs)
         if inputs is not None:
             x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
         if x.ndim != 2 + len(self.shape) or len(x) == 0:
@@ -364,7 +365,7 @@ class Posterior(Fitted, Densities):
         with single_precision():
             draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
             found = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
-        return gathered(self.prior, found, len(x), time.perf_counter() - started)
+        return gathered(self.prior, options.given, found, len(x), time.perf_counter() - started)
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
@@ -388,12 +389,7 @@ class Posterior(Fitted, Densities):
 
     def _checked_options(self, options: Options) -> Options:
         """The options, if this kind of posterior has them."""
-        unknown = [word for word, value in options._asdict().items() if value is not None and word not in self.options]
-        if unknown:
-            raise ScorefoldError(
-                f"expected only {', '.join(self.options) or 'x_obs, draws and seed'} for {type(self.method).__name__}; got "
-                f"{', '.join(unknown)}"
-            )
+        refuse_unknown(options, self.options, type(self.method).__name__)
         if options.prior is not None:
             check_overlap(self.prior, options.prior)
         return options

@@ -62,22 +62,26 @@ class Sensitivity:
         return text_table(("pulls the mean of", *self.names), rows)
 
 
-def sensitivity(posterior: Any, prior: Prior, x: np.ndarray, u: np.ndarray, theta: np.ndarray) -> Sensitivity:
-    """Of draws u with parameters θ, given observations x (n, features)."""
-    centred, sd = theta - theta.mean(axis=0), theta.std(axis=0)
-    if isinstance(posterior, HasTerms):
-        each = posterior.each_term(x, u)
-        pull = (each - each.mean(axis=0)).T @ centred / len(u)
-    elif isinstance(posterior, HasSingleScores):
-        scores, prior_score = posterior.single_scores(x, u)
-        pull = (scores - prior_score).mean(axis=1) @ ((u - u.mean(axis=0)).T @ centred / len(u))
-    else:
+def refuse_without_terms(posterior: Any, prior: Prior) -> None:
+    """A ScorefoldError for a posterior whose single observations' part is not known, or its prior's."""
+    if not isinstance(posterior, HasTerms | HasSingleScores):
         raise ScorefoldError(
             f"expected a posterior with a score or a likelihood of single observations; {type(posterior.method).__name__} has "
             "none. Use method='f-npse', 'pf-npse', 'nle' or 'nre'."
         )
     if not prior.has_density:
         raise ScorefoldError("expected a prior whose density is known; got one from draws. Write it down as a distribution.")
+
+
+def sensitivity(posterior: Any, prior: Prior, x: np.ndarray, u: np.ndarray, theta: np.ndarray) -> Sensitivity:
+    """Of draws u with parameters θ, given observations x (n, features)."""
+    centred, sd = theta - theta.mean(axis=0), theta.std(axis=0)
+    if isinstance(posterior, HasTerms):
+        each = posterior.each_term(x, u)
+        pull = (each - each.mean(axis=0)).T @ centred / len(u)
+    else:
+        scores, prior_score = posterior.single_scores(x, u)
+        pull = (scores - prior_score).mean(axis=1) @ ((u - u.mean(axis=0)).T @ centred / len(u))
     height = prior.log_prob(theta)
     by_prior = (height - height.mean()) @ centred / len(u)
     return Sensitivity(prior.names, pull / sd, by_prior / sd)

@@ -295,7 +295,7 @@ def at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud,
 
 
 @eqx.filter_jit
-def single_scores(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> Cloud:
+def paired_scores(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> Cloud:
     """∇_u log p(x|u) for each pair, a few at a time."""
 
     def one(pair: tuple[Array, Array]) -> Array:

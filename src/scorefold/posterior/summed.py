@@ -200,9 +200,9 @@ class SummedPosterior(Posterior):
         score, jacobian = sums.at_pairs(self.terms, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
         return Pairs(np.asarray(score, np.float64), np.asarray(jacobian, np.float64))
 
-    def single_scores(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def paired_scores(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The gradients (pairs, dim) of the terms of observations x (pairs, features), each at its own u."""
-        found = sums.single_scores(self.terms, jnp.asarray(x, jnp.float32), jnp.asarray(u, jnp.float32))
+        found = sums.paired_scores(self.terms, jnp.asarray(x, jnp.float32), jnp.asarray(u, jnp.float32))
         return np.asarray(found, np.float64)
 
     @property

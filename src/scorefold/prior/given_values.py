@@ -46,7 +46,6 @@ def plane(prior: Prior, given: Any) -> Plane:
     index = [prior.names.index(name) for name in values]
     theta = np.array(prior.from_normal(np.zeros(prior.dim)))  # any point of the support, but for the given values
     theta[index] = list(values.values())
-    prior.to_normal(theta)  # says which value is outside the support
     matrix, offset = _line(prior, theta)
     C, d = matrix[index], offset[index]
     proposal = prior.proposal
@@ -55,6 +54,14 @@ def plane(prior: Prior, given: Any) -> Plane:
             raise ScorefoldError("expected a posterior refined with Gaussian proposals to give values to; got a truncated one.")
         C, d = C @ proposal.root, d - C @ proposal.mean
     return Plane(np.linalg.pinv(C) @ d, linalg.null_space(C))
+
+
+def drawn_parameters(prior: Prior, u: np.ndarray, given: Any) -> np.ndarray:
+    """θ of draws u (…, dim), with the given values as they were given: u are in single precision."""
+    theta = prior.from_normal(u)
+    for name, value in (given or {}).items():
+        theta[..., prior.names.index(name)] = value
+    return theta
 
 
 def checked_values(prior: Prior, given: Any) -> dict[str, float]:
@@ -68,6 +75,11 @@ def checked_values(prior: Prior, given: Any) -> dict[str, float]:
             )
         if not settings.fits(value, float):
             raise ScorefoldError(f"expected a finite number for {name!r} in given; got {value!r:.60}")
+        low, high = prior.bounds[prior.names.index(name)]
+        if not low <= value <= high:
+            raise ScorefoldError(
+                f"expected {name!r} in given within the support of its prior, {low:.6g} to {high:.6g}; got {value:.6g}"
+            )
     if len(given) == prior.dim:
         raise ScorefoldError("expected some parameters without a given value; got one for each. There is nothing to draw.")
     return {name: float(given[name]) for name in prior.names if name in given}

@@ -109,8 +109,8 @@ def save(figure: Figure, path: str | Path) -> Path:
     return path
 
 
-def finite_array(name: str, values: Any, shape: tuple[int | None, ...]) -> np.ndarray:
-    """The values as finite floats of the expected shape, None standing for any length but 0."""
+def finite_array(name: str, values: Any, shape: tuple[int | None, ...], missing: bool = False) -> np.ndarray:
+    """The values as finite floats (or NaN, if some are missing) of the expected shape, None standing for any length but 0."""
     array = np.asarray(values, dtype=float)
     fits = array.ndim == len(shape) and all(
         have == want or (want is None and have > 0) for have, want in zip(array.shape, shape, strict=True)
@@ -118,7 +118,7 @@ def finite_array(name: str, values: Any, shape: tuple[int | None, ...]) -> np.nd
     if not fits:
         wanted = ", ".join("any" if want is None else str(want) for want in shape)
         raise ScorefoldError(f"expected {name} of shape ({wanted}); got {array.shape}")
-    if not np.isfinite(array).all():
-        bad = int((~np.isfinite(array)).sum())
+    bad = int((~np.isfinite(array) & ~(np.isnan(array) & missing)).sum())
+    if bad:
         raise ScorefoldError(f"expected finite {name}; got {bad} non-finite of {array.size} values. Drop them first.")
     return array

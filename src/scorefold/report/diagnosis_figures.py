@@ -118,9 +118,10 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
 
 def of_predictive(check: Any, title: str = "") -> Figure:
     """A predictive check: outcomes one by one where some are binary or counts, else statistic by statistic."""
-    if are_drawn(check.kinds) and np.isfinite(check.x_obs).all():
+    if are_drawn(check.kinds):
         return outcomes(check.labels, check.kinds, check.x_obs, check.x, title)
-    figure = predictive(check.names, check.observed, check.replicated, check.p_values, title)
+    there = ~np.isnan(check.x_obs).all(axis=0)
+    figure = predictive(check.names, check.observed, check.replicated, check.p_values, title, there)
     if 0 < len(check.x_names) <= MOST_NAMED:
         bottom = figure.axes[-1]
         bottom.set_xticks(np.arange(1, len(check.x_names) + 1), [plain_text(name) for name in check.x_names])
@@ -129,9 +130,17 @@ def of_predictive(check: Any, title: str = "") -> Figure:
 
 
 def predictive(
-    statistics: Sequence[str], observed: np.ndarray, replicated: np.ndarray, p_values: np.ndarray, title: str = ""
+    statistics: Sequence[str],
+    observed: np.ndarray,
+    replicated: np.ndarray,
+    p_values: np.ndarray,
+    title: str = "",
+    there: np.ndarray | None = None,
 ) -> Figure:
-    """For every statistic a panel: the replicated values of each number, the observed one, orange where p < 5 %."""
+    """For every statistic a panel: the replicated values of each number, the observed one, orange where p < 5 %.
+
+    The place of a number that was never observed, where `there` is False, stays empty.
+    """
     observed = finite_array("observed", observed, (len(statistics), None))
     numbers = observed.shape[1]
     replicated = finite_array("replicated", replicated, (None, len(statistics), numbers))
@@ -139,12 +148,14 @@ def predictive(
     thick, mark = min(7.0, 43 * (width - 1) / numbers), min(4.0, 30 * (width - 1) / numbers)
     figure = figure_of(width, 0.9 + 1.35 * len(statistics))
     panels = figure.subplots(len(statistics), 1, sharex=True, squeeze=False)[:, 0]
-    place = np.arange(1, numbers + 1)
-    for axes, name, seen, values, p in zip(panels, statistics, observed, np.moveaxis(replicated, 1, 0), p_values, strict=True):
+    shown = np.arange(numbers) if there is None else np.flatnonzero(there)
+    place, by_statistic = shown + 1, zip(panels, statistics, observed, np.moveaxis(replicated, 1, 0), p_values, strict=True)
+    for axes, name, *numbers_of_it in by_statistic:
+        seen, values, p = (np.asarray(one)[..., shown] for one in numbers_of_it)
         low, q1, q3, high = np.quantile(values, [0.025, 0.25, 0.75, 0.975], axis=0)
         axes.vlines(place, low, high, color=BLUE_LIGHT, lw=thick, label="95 % of simulated data sets")
         axes.vlines(place, q1, q3, color=BLUE_MID, lw=thick, label="half of them")
-        strange = np.asarray(p) < FALSE_ALARMS
+        strange = p < FALSE_ALARMS
         axes.plot(place[~strange], seen[~strange], "o", color=INK, ms=mark, label="observed")
         axes.plot(place[strange], seen[strange], "D", color=ORANGE, ms=1.25 * mark)
         axes.set_ylabel(name)

@@ -2,7 +2,8 @@
 
 A binary number and a count are bars: the share of each value. A continuous number is a histogram and, if there is one binary
 number (a choice), one histogram for each of its values, so that reaction times are shown by choice. Shares and histograms are
-those of whole data sets; the band holds 95 % of the replicated ones, bin by bin.
+those of whole data sets; the band holds 95 % of the replicated ones, bin by bin. They
+are shares of all observations: a number that is missing (NaN) is in no bar and no bin.
 """
 
 from collections.abc import Sequence
@@ -46,15 +47,15 @@ def outcomes(
     Args:
         names: Of the numbers.
         kinds: Of the numbers: constant, binary, count or continuous.
-        observed: (n, numbers).
+        observed: (n, numbers), NaN where one is missing.
         replicated: (replicates, n, numbers), data sets simulated from posterior draws.
         title: Above the figure.
 
     Returns:
         A matplotlib figure.
     """
-    observed = finite_array("observed", observed, (None, len(names)))
-    replicated = finite_array("replicated", replicated, (None, len(observed), len(names)))
+    observed = finite_array("observed", observed, (None, len(names)), missing=True)
+    replicated = finite_array("replicated", replicated, (None, len(observed), len(names)), missing=True)
     panels = _panels(names, kinds, observed, replicated)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
@@ -76,12 +77,12 @@ def _panels(names: Sequence[str], kinds: Sequence[str], observed: np.ndarray, re
     found = []
     for j, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         x, others = observed[:, j], replicated[..., j]
-        values = np.unique(np.concatenate([x, others.ravel()]))
+        values = _values(x, others)
         if kind == "constant":
             continue
         if kind == "continuous" and len(choices) == 1:
             by, other_by = observed[:, choices[0]], replicated[..., choices[0]]
-            for value in np.unique(np.concatenate([by, other_by.ravel()])):
+            for value in _values(by, other_by):
                 label = f"{one_line(name)}, where {one_line(names[choices[0]])} = {value:g}"
                 found.append(
                     _Panel(label, np.where(by == value, x, np.nan), np.where(other_by == value, others, np.nan), False)
@@ -91,8 +92,14 @@ def _panels(names: Sequence[str], kinds: Sequence[str], observed: np.ndarray, re
     return found
 
 
+def _values(observed: np.ndarray, replicated: np.ndarray) -> np.ndarray:
+    """What there is."""
+    values = np.unique(np.concatenate([observed, replicated.ravel()]))
+    return values[~np.isnan(values)]
+
+
 def _bars(axes: Axes, panel: _Panel) -> None:
-    values = np.unique(np.concatenate([panel.observed, panel.replicated.ravel()]))
+    values = _values(panel.observed, panel.replicated)
     shares = (panel.replicated[:, :, None] == values).mean(axis=1)
     seen = (panel.observed[:, None] == values).mean(axis=0)
     low, middle, high = np.quantile(shares, [0.025, 0.5, 0.975], axis=0)

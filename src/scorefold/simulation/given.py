@@ -21,6 +21,7 @@ from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import inputs_from, table_of
 from scorefold.simulation.outcome import LARGEST_X, rounded
+from scorefold.simulation.ragged import is_ragged, longest, padded, unmasked
 from scorefold.simulation.wrapped import refuse_arrays
 
 MOST_LEFT_OUT = 0.1
@@ -54,6 +55,17 @@ class Raw(NamedTuple):
     missing: bool
 
 
+def check_missing(missing: Any, prior: Prior) -> None:
+    """Whether numbers may be missing is yes or no, and asks for a prior that is written down; else a ScorefoldError."""
+    if not isinstance(missing, bool):
+        raise ScorefoldError(f"expected missing to be True or False; got {missing!r:.60}")
+    if missing and not prior.has_density:
+        raise ScorefoldError(
+            "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
+            "distribution, or leave missing out."
+        )
+
+
 def given(prior: Prior, theta: Any, raw: Raw) -> Given:
     """Parameters and observations that somebody has simulated already, as training holds them.
 
@@ -71,9 +83,10 @@ def given(prior: Prior, theta: Any, raw: Raw) -> Given:
     x, sets, x_names, inputs, input_names, missing = raw
     if not isinstance(prior, Prior):
         raise ScorefoldError(f"expected a scorefold.Prior; got {type(prior).__name__}. Build one with sf.Prior({{...}}).")
+    check_missing(missing, prior)
     theta = parameters(prior, theta)
     wanted = columns.outcome_names(x_names)
-    parts = _parts(x, sets)
+    parts = _complete(_parts(x, sets)) if missing else _parts(x, sets)
     read = [_observations(one, wanted) for one in parts]
     if len({array.shape[1:] for array, _ in read}) > 1:
         raise ScorefoldError(f"expected observations of one shape; got {listed([array.shape[1:] for array, _ in read])}")
@@ -97,6 +110,17 @@ def given(prior: Prior, theta: Any, raw: Raw) -> Given:
 def _parts(values: Any, sets: bool) -> list[Any]:
     """What there is for each row of θ, or for all of them together."""
     return list(values) if sets and hasattr(values, "__iter__") and not columns.is_table(values) else [values]
+
+
+def _complete(parts: list[Any]) -> list[Any]:
+    """Without masks, and series that differ in length, in a set or between sets, with NaN up to the longest."""
+    parts = [unmasked(one) for one in parts]
+    if any(map(columns.is_table, parts)):
+        return parts
+    lengths = [longest(one) for one in parts]
+    if len(set(lengths)) == 1 and not any(map(is_ragged, parts)):
+        return parts
+    return [padded(one, max(lengths)) for one in parts]
 
 
 def _inputs(parts: list[Any], lengths: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -72,13 +72,8 @@ def dropped(sims: Simulations, seed: int) -> Simulations:
         The copies, one after the other, all with the parameters and the origin of their case.
 
     Raises:
-        ScorefoldError: The prior is known by draws only, or the copies would not fit in memory.
+        ScorefoldError: The copies would not fit in memory.
     """
-    if not sims.prior.has_density:
-        raise ScorefoldError(
-            "expected a prior that is written down where numbers may be missing; got one from draws. Write it down as a "
-            "distribution, or leave missing out."
-        )
     if COPIES * sims.x.nbytes > COPIED_BYTES:
         raise ScorefoldError(
             f"expected observations of at most {COPIED_BYTES // COPIES:,} bytes where numbers may be missing, as {COPIES} "

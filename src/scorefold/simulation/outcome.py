@@ -104,7 +104,8 @@ def not_finite(x: np.ndarray) -> str:
 
 def wrong_shape(shape: tuple[int, ...], got: tuple[int, ...]) -> str:
     """The sentence."""
-    return f"expected an observation of shape {shape}, as the others have; got {got}. Return arrays of one fixed shape."
+    hint = " With missing=True the ends of short ones may be NaN." if len(shape) == len(got) > 0 else ""
+    return f"expected an observation of shape {shape}, as the others have; got {got}. Return arrays of one fixed shape.{hint}"
 
 
 def block(start: int, outcomes: list[Outcome], shape: tuple[int, ...]) -> Block:

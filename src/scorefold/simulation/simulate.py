@@ -18,6 +18,7 @@ from scorefold.prior import Prior
 from scorefold.simulation.calls import LARGEST_BUDGET, Calls, plan
 from scorefold.simulation.columns import outcome_names
 from scorefold.simulation.failures import Guard
+from scorefold.simulation.given import check_missing
 from scorefold.simulation.holes import holed
 from scorefold.simulation.inputs import inputs_from, joined
 from scorefold.simulation.outcome import LARGEST_X
@@ -98,6 +99,7 @@ def simulate(
         Simulations(100 cases from 100 simulator calls, 0 failed; θ = (rate), x 1 (x[0]) given inputs (dose), sets of up to 1)
     """
     _check_prior(prior)
+    check_missing(missing, prior)
     seed, budget, set_size = settings.seed(seed), _checked_budget(budget), settings.count("set_size", set_size, 1)
     _check_size(budget, set_size)
     path = None if store is None else settings.folder(store)

@@ -86,7 +86,8 @@ class Simulations(_Fields):
         inputs: The known inputs of the observations: an array (cases, inputs) or a DataFrame and, with `sets`, a sequence with
             one for each row of θ. Default None: there are none.
         input_names: Their names. Default None: a DataFrame's, or numbers.
-        missing: Whether NaN in `x` are numbers that were not observed, as in `sf.simulate`. Default False: NaN is a failure.
+        missing: Whether NaN in `x` are numbers that were not observed, as in `sf.simulate`; a list of series may then differ in
+            length. Default False: NaN is a failure.
 
     Raises:
         ScorefoldError: Arrays do not belong together, θ is outside the prior's support, fewer than 50 cases are left, or more

@@ -56,6 +56,15 @@ def test_the_store_is_named_after_the_file(tmp_path):
     assert config.read(write(tmp_path, WHOLE, 'store = "out"\n')).store == tmp_path / "run-simulations"
 
 
+def test_numbers_may_be_missing(tmp_path):
+    read = config.read(write(tmp_path, WHOLE, "workers = 2", "missing = true"))
+    assert read.arguments()["missing"] is True
+    with pytest.raises(ScorefoldError, match="expected missing to be true or false; got 1"):
+        config.read(write(tmp_path, WHOLE, "workers = 2", "missing = 1"))
+    with pytest.raises(ScorefoldError, match="expected workers to be a whole number; got True"):
+        config.read(write(tmp_path, WHOLE, "workers = 2", "workers = true"))
+
+
 def test_the_example_in_the_docstring_is_a_file(tmp_path):
     example = config.__doc__.split(".\n\n", 1)[1].split("\n\nA multivariate")[0]
     read = config.read(write(tmp_path, "\n".join(line[4:] for line in example.splitlines())))

@@ -20,7 +20,8 @@ from scorefold.errors import ScorefoldError
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.draws import Draws, Options
 from scorefold.posterior.evidence import ABSOLUTE, RELATIVE
-from scorefold.posterior.line_integral import energies, integrals
+from scorefold.posterior.line_integral import Composed, beside_a_summit, energies, from_summit, integrals
+from scorefold.sample.ascent import curvatures
 
 N = 12
 
@@ -91,9 +92,23 @@ def test_line_integrals_of_a_gradient_are_differences_of_energies():
     padded = padded._replace(x=padded.x[0])
     level = jax.tree.map(lambda v: v[0], posterior.levels())
     a, way = np.random.default_rng(1).normal(size=(2, 40, 2))
-    b, asked = a + 0.3 * way, Asked()
-    by_energies = energies(scores, asked, padded, level, b) - energies(scores, asked, padded, level, a)
-    np.testing.assert_allclose(integrals(scores, asked, padded, level, a, b), by_energies, atol=0.02, rtol=1e-3)
+    b = a + 0.3 * way
+    composed = Composed(scores, Asked(), padded, level)
+    by_energies = energies(composed, b) - energies(composed, a)
+    np.testing.assert_allclose(integrals(composed, a, b), by_energies, atol=0.02, rtol=1e-3)
+    curvature = np.asarray(curvatures(lambda u: composed.score()(u, level, jax.random.key(0)), jnp.asarray(a[:1], jnp.float32)))
+    near = a[0] + 0.3 * way
+    found = from_summit(composed, a[0], curvature[0], near)
+    np.testing.assert_allclose(found, energies(composed, near) - energies(composed, a[:1]), atol=0.02, rtol=1e-3)
+
+
+def test_a_line_from_a_summit_is_exact_for_polynomials_of_degree_five():
+    rule = beside_a_summit()
+    of_value, of_slope = 1 - rule.weights.sum(), 0.5 - rule.weights @ rule.nodes
+    for degree in range(6):
+        known = of_value * (degree == 0) + of_slope * (degree == 1)
+        assert abs(known + rule.weights @ rule.nodes**degree - 1 / (degree + 1)) < 1e-12
+    assert abs(rule.weights @ rule.nodes**6 - 1 / 7) > 1e-4
 
 
 def test_a_score_that_is_no_gradient_is_said(composed, x):
@@ -239,6 +254,9 @@ def test_what_has_no_density_says_so():
         abc.log_prob([[0.0, 0.5]], np.zeros((1, 2)))
     with pytest.raises(ScorefoldError, match="whose evidence can be known"):
         sf.evidence(abc, np.zeros((1, 2)))
+    for posterior in (abc, npe):
+        with pytest.raises(ScorefoldError, match=r"single observations.*'f-npse', 'pf-npse', 'nle' or 'nre'"):
+            posterior.sensitivity(np.zeros((1, 2)))
     with pytest.raises(ScorefoldError, match="has none"):
         npe.log_likelihood([[0.0, 0.5]], np.zeros((1, 2)))
     values = npe.log_prob([[0.0, 0.5], [0.0, 2.0]], np.zeros((1, 2)))
@@ -264,8 +282,6 @@ def test_sensitivity_to_observations_and_to_the_prior(composed, x):
     assert str(pulled).splitlines()[1].startswith("the prior")
     other = summed(sampler="smc").sensitivity(x)
     assert np.abs(other.observations - (x - conjugate_mean(x)) / VARIANCES * conjugate_sd(x)).max() < 0.4
-    with pytest.raises(ScorefoldError, match="NPE has"):
-        untrained("npe").sensitivity(np.zeros((1, 2)))
 
 
 def conjugate_sd(x):

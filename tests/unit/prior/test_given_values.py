@@ -6,7 +6,7 @@ from scipy import stats
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError
-from scorefold.prior.given_values import plane
+from scorefold.prior.given_values import drawn_parameters, plane
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
 
 MARGINALS = sf.Prior({"a": stats.lognorm(0.5, scale=2.0), "b": stats.uniform(-1, 4), "c": stats.norm(0, 1)})
@@ -34,11 +34,21 @@ def test_the_plane_holds_the_values(name):
     assert np.ptp(theta[:, 1]) > 0.1
 
 
+@pytest.mark.parametrize("name", PRIORS)
+def test_drawn_parameters_have_the_values_exactly(name):
+    prior, given = PRIORS[name], {"c": 0.4, "a": 1.5}
+    found = plane(prior, given)
+    u = np.float32(found.origin + np.linspace(-2, 2, 9)[:, None] * found.free[:, 0])
+    theta = drawn_parameters(prior, u.astype(np.float64), given)
+    assert (theta[:, [0, 2]] == [1.5, 0.4]).all()
+    np.testing.assert_allclose(theta, prior.from_normal(u.astype(np.float64)), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"d": 1.0}, "'d'"),
-        ({"b": 7.0}, "'b' finite and within the support"),
+        ({"b": 7.0}, "'b' in given within the support of its prior, -1 to 3; got 7"),
         ({"a": "1"}, "a finite number for 'a'"),
         ({"a": 1.0, "b": 0.0, "c": 0.0}, "nothing to draw"),
         ({}, "values by name"),

@@ -5,6 +5,7 @@ import pytest
 from matplotlib.patches import Rectangle, StepPatch
 
 from scorefold.diagnostics.predictive import predictive
+from scorefold.errors import ScorefoldError
 from scorefold.report import diagnosis_figures
 from scorefold.report.canvas import save
 from scorefold.report.outcome_figures import are_drawn, outcomes
@@ -32,6 +33,28 @@ def test_reaction_times_by_choice_and_bars_of_choices(tmp_path):
     low, high = bars[1].get_y(), bars[1].get_y() + bars[1].get_height()
     assert 0.5 < low < 0.7 < high < 0.9
     assert save(figure, tmp_path / "outcomes.png").stat().st_size > 5_000
+
+
+def test_missing_numbers_are_in_no_bar_and_no_bin():
+    x_obs = reactions(100)
+    x_obs[::2, 1], x_obs[:50, 0] = np.nan, np.nan
+    found = predictive(x_obs, reactions(50, 100))._replace(x_names=("rt", "choice"))
+    figure = diagnosis_figures.of_predictive(found)
+    assert labels(figure) == ["rt, where choice = 0", "rt, where choice = 1", "choice"]
+    shares = [line for line in figure.axes[2].lines if line.get_marker() in ("o", "D")]
+    assert sum(line.get_ydata().sum() for line in shares) == pytest.approx(0.5), "half of the choices were seen"
+    with_infinity = np.where(np.isnan(x_obs), np.inf, x_obs)
+    with pytest.raises(ScorefoldError, match="expected finite observed; got 100 non-finite"):
+        outcomes(("rt", "choice"), ("continuous", "binary"), with_infinity, reactions(50, 100))
+
+
+def test_the_place_of_a_number_that_was_never_observed_is_empty():
+    x_obs = RNG.normal(size=(30, 3))
+    x_obs[:, 1] = np.nan
+    figure = diagnosis_figures.of_predictive(predictive(x_obs, RNG.normal(size=(40, 30, 3))))
+    for axes in figure.axes:
+        seen = np.concatenate([line.get_xdata() for line in axes.lines if line.get_marker() in ("o", "D")])
+        assert sorted(seen) == [1, 3]
 
 
 def test_what_is_out_of_the_band_is_orange():

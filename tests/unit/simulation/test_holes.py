@@ -208,7 +208,7 @@ def test_observations():
     assert np.isnan(checked(x, (2,), (), missing=True)).sum() == 3
     with pytest.raises(ScorefoldError, match="missing=True"):
         checked(x, (2,), ())
-    with pytest.raises(ScorefoldError, match="hold NaN or infinity"):
+    with pytest.raises(ScorefoldError, match="hold infinity"):
         checked(np.array([[np.inf, 1.0]]), (2,), (), missing=True)
 
 
@@ -216,3 +216,21 @@ def test_the_method_that_cannot_refuses():
     sims = sf.simulate(PRIOR, lambda theta, rng: theta + rng.normal(size=2), 100, missing=True)
     with pytest.raises(ScorefoldError, match="any method but ABC"):
         sf.fit(sims, "abc")
+
+
+def test_what_cannot_be_is_refused_before_anything_is_simulated(unchecked):
+    def never(theta, rng):
+        raise AssertionError("it was called")
+
+    by_draws = sf.Prior.from_draws(np.random.default_rng(0).normal(size=(200, 1)), names=["a"])
+    with pytest.raises(ScorefoldError, match="a prior that is written down where numbers may be missing"):
+        sf.simulate(by_draws, never, 100, missing=True)
+    with pytest.raises(ScorefoldError, match="a prior that is written down where numbers may be missing"):
+        sf.Simulations(by_draws, by_draws.sample(60, 0), np.zeros((60, 2)), missing=True)
+    with pytest.raises(ScorefoldError, match="missing to be True or False; got 'yes'"):
+        sf.simulate(PRIOR, never, 100, missing="yes")
+
+
+def test_a_simulator_of_ragged_series_is_told_what_to_do():
+    with pytest.raises(ScorefoldError, match="With missing=True the ends of short ones may be NaN"):
+        sf.simulate(PRIOR, lambda theta, rng: rng.normal(size=int(rng.integers(1, 4))), 100)

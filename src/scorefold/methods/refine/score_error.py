@@ -73,7 +73,7 @@ def scores_at(
 ) -> Scores:
     """Of observations x (pairs, features), each at its own u; by w where u = m + A w, if A and steps of w are given."""
     there = step if root is None else step @ root.T
-    here, ahead, behind = (posterior.single_scores(x, u + off) for off in (0.0, there, -there))
+    here, ahead, behind = (posterior.paired_scores(x, u + off) for off in (0.0, there, -there))
     bend = np.einsum("kd,kd->k", ahead - behind, there) / (2 * STEP**2)
     return Scores(here if root is None else here @ root, bend)
 
