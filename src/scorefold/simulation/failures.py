@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 import numpy as np
 
 from scorefold.errors import SimulatorError
+from scorefold.shown import one_line
 from scorefold.simulation.advice import advice
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.outcome import FAILURES_KEPT, MISSING, OK, STATUS, Block
@@ -15,6 +17,8 @@ ALL_FAILED = 20
 """A run is given up once so many simulations were made and every one of them failed."""
 ENOUGH_TO_JUDGE = 100
 """Before so many simulations the fraction that fails says little."""
+LONGEST_SAID = 300
+"""Of what is said of a failure in one line."""
 EARLIER = "in an earlier run, which said how"
 
 
@@ -92,10 +96,9 @@ class Guard:
     def sentence(self, consequence: str) -> str:
         """How many failed and of which kinds, what was done about it, and the first of them in one line."""
         index, (code, text) = next(iter(self.seen.items()))
-        last = text.strip().splitlines()[-1] if text.strip() else ""
         return (
             f"{self.failed:,} of {self.done:,} simulations failed ({self.summary()}) {consequence}. The first was simulation "
-            f"{index}, θ = {self.describe(index)}, {STATUS[code]}: {last.removesuffix('.')}."
+            f"{index}, θ = {self.describe(index)}, {STATUS[code]}: {_said(text).removesuffix('.')}."
         )
 
     def error(self) -> SimulatorError:
@@ -107,3 +110,11 @@ class Guard:
             f"Mend the simulator, narrow the prior or raise max_failures.\n{advice(text, self.names)}"
             f"The first to fail was simulation {index}, θ = {self.describe(index)}, {STATUS[code]}: {text}"
         )
+
+
+def _said(text: str) -> str:
+    """What was wrong, in one line: of a traceback the exception, whose message may have lines of its own."""
+    lines = [line.rstrip() for line in text.strip().splitlines()]
+    frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+    last = next((i for i in range(frames[-1] + 1, len(lines)) if not lines[i].startswith("  ")), 0) if frames else 0
+    return shorten(one_line(" ".join(lines[last:])), LONGEST_SAID, placeholder=" …")
