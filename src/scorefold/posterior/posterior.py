@@ -26,6 +26,7 @@ from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
+from scorefold.posterior.how_long import Effort, foretell
 from scorefold.posterior.made import UNFINISHED, Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import several_sets, with_inputs
@@ -90,6 +91,10 @@ class Posterior(Densities):
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """What is known about the errors of draws u that `draw` made with these arguments; nothing unless a method says."""
         return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
+
+    def effort(self, x: np.ndarray, draws: int, options: Options = AS_THE_METHOD_SAYS) -> Effort | None:
+        """What `draw` will cost, or None where that is not known or soon over."""
+        return None
 
     @classmethod
     def blank(cls, about: saved.About) -> tuple[Any, ...]:
@@ -190,7 +195,8 @@ class Posterior(Densities):
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
-            progress: show that drawing has begun and how long it takes; for a list of data sets a bar.
+            progress: show that drawing has begun and how long it took, and before that how long it will take if that may be more
+                than a minute; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
@@ -204,7 +210,11 @@ class Posterior(Densities):
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
         self.say_if_unfinished()
         several, drawn = several_sets(x_obs, inputs, self.shape, self.checked), []
-        for i, x in enumerate(track(several or [self.checked(x_obs, inputs)], "drawing", progress)):
+        data = several or [self.checked(x_obs, inputs)]
+        if progress and not several:
+            with single_precision():
+                foretell(self.effort(data[0], draws, options), progress)
+        for i, x in enumerate(track(data, "drawing", progress)):
             drawn.append(self._sample(x, draws, (seed, i), options))
         return drawn if several else drawn[0]
 

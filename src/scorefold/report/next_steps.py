@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scorefold.report.p_values import passes
+from scorefold.report.p_values import beyond_chance, passes
 from scorefold.shown import observations
 
 NOT_SETTLED = (
@@ -25,6 +25,10 @@ FEW = 0.1
 UNLIKE = (
     "First find out why the observed data set is not like simulated ones: units, columns and their order, or something that "
     "the simulator leaves out. Draws given it mean little until then, however well calibrated."
+)
+MORE_DATA_SETS = (
+    "Diagnose again with four times as many data sets (sims=, or --sims), which show what is wrong with which parameter. Until "
+    "then do not count on the intervals."
 )
 DATA_IGNORED = "The data are not used rightly: look at what the simulator returns, at summaries and at the embedding."
 LEFT_OUT = "Many data sets were left out, and nothing here holds for such data: find out what they have in common."
@@ -53,6 +57,8 @@ def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
         steps.append(UNLIKE)
     if not summary["good"] and all(summary["quantities"][name]["good"] for name in summary["contraction"]):
         steps.append(DATA_IGNORED)
+    if summary["good"] and beyond_chance(summary["p"]):
+        steps.append(MORE_DATA_SETS)
     if not summary["good"] or not passes(at_observed.get("local C2ST", 1.0)):
         trained = summary["settings"].get("trained on")
         now = f" (now {trained})" if trained else ""
@@ -71,7 +77,8 @@ def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
 
 def _use(summary: Mapping[str, Any], observed: bool) -> str:
     size = observations(summary["n"])
-    words = f"Nothing wrong was found. Use it for data sets of about {size}; for others, diagnose with their n."
+    found = "Nothing wrong was found." if all(map(passes, summary["p"].values())) else "Little was found."
+    words = f"{found} Use it for data sets of about {size}; for others, diagnose with their n."
     own = " Give your own data set (x_obs=, or --observations) to have it looked at, too."
     return words + ("" if observed else own)
 
