@@ -1,10 +1,10 @@
 """How long drawing will take, told before it begins.
 
-After draws are made, the members of an ensemble are compared by the gradients of their sums over all observations, at J of the
-draws (`trust.py`). Samplers climb the same gradients. So the comparison, made once beforehand at draws from the prior, compiles
-a program that is needed anyway, and made once more it takes the time t of J gradients. A sampler that moves S draws together
-and evaluates the gradient E times will take about t E S / J for each cloud of them. E is known where levels and steps are; where
-a sampler stops by itself it is what was counted for one mode, and may be some times that for more.
+After draws are made, the members of an ensemble are compared by the gradients of their sums over all observations, at J of
+the draws (`trust.py`). Samplers climb the same gradients. So the comparison, made once beforehand at draws from the prior,
+compiles a program that is needed anyway, and made once more it takes the time t of J gradients. A sampler that moves S draws
+together and evaluates the gradient E times will take about t E S / J for each cloud of them. E is known where levels and
+steps are; where a sampler stops by itself it is what was counted for one mode, and may be some times that for more.
 
 What draws need besides (compiling, the weights of expansions, trust) is left out: it is a matter of seconds.
 """

@@ -195,8 +195,8 @@ class Posterior(Densities):
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
-            progress: show that drawing has begun and how long it took, and before that how long it will take if that may be more
-                than a minute; for a list of data sets a bar.
+            progress: show how long drawing will take, if that may be more than a minute, that it has begun and how long it
+                took; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.

@@ -57,7 +57,7 @@ def caveat(summary: Summary) -> str:
             + (
                 f"(p {written(least)}), which chance does not explain: the ranks miss something. Look at those figures."
                 if beyond_chance(summary["p"])
-                else "once, as one of these tests does in 5 to 15 % of cases if all is right. Try another seed, or more data sets."
+                else "once, as one of them does in 5 to 15 % of cases if all is right. Try another seed, or more data sets."
             )
         )
     here = summary.get("observed", {}).get("p", {}).get("local C2ST")

@@ -39,7 +39,7 @@ def with_p(**p):
 
 def test_a_joint_test_that_fails_by_little_may_be_chance():
     found = with_p(TARP=0.03)
-    assert "one of these tests does in 5 to 15 % of cases" in say.caveat(found)
+    assert "one of them does in 5 to 15 % of cases" in say.caveat(found)
     (step,) = after_diagnosis(found)
     assert step.startswith("Little was found. Use it for")
 
