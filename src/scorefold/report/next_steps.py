@@ -20,6 +20,11 @@ BY_TRUST = {
     "is: --rounds 4 here, posterior.refine in Python. Otherwise simulate more, or train longer.",
     "not known": "This method says nothing about its own error. Check the calibration: scorefold diagnose, or sf.diagnose.",
 }
+BY_CHECK = {
+    "good": "These draws can be used, within the standard errors above; four times as many simulator calls halve them.",
+    "else": "Of composed scores the errors that were found can be taken away: scorefold check --save, or "
+    "posterior.corrected(check). Simulations where the posterior is remove their cause: scorefold refine, or posterior.refine.",
+}
 FEW = 0.1
 """The share of data sets that may be left out, or unsettled, without a word on what to do."""
 UNLIKE = (
@@ -46,6 +51,11 @@ def after_inference(summary: Mapping[str, Any]) -> str:
         return NOT_SETTLED
     told = summary.get("trust") or {"verdict": "not known"}
     return BY_TRUST.get(told["verdict"], BY_TRUST["not known"])
+
+
+def after_check(summary: Mapping[str, Any]) -> str:
+    """For the page of `check`."""
+    return BY_CHECK["good" if summary["verdict"] == "good" else "else"]
 
 
 def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
