@@ -113,6 +113,8 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
     left.invert_yaxis()
     left.set_xlabel("contraction\n(0: as wide as the prior, 1: a point)")
     right.set_xlabel("z-score of the mean\n(grey: where 90 % should lie)")
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.set(wspace=0.08)  # the last number on the left would touch the first on the right
     return figure
 
 
