@@ -34,6 +34,7 @@ from scipy import stats
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around, Disagreement
 from scorefold.prior import Prior
+from scorefold.progress import step
 from scorefold.score.local_mean import LocalMean
 from scorefold.shown import html_table, one_line
 from scorefold.simulation.replicate import as_far_as_made, replicate
@@ -227,7 +228,7 @@ def run_check(
     simulated, at = simulated[right.all(axis=1)], at[right.all(axis=1)]
     if len(at) < FEWEST_SETS:
         raise ScorefoldError(f"expected {FEWEST_SETS} simulated sets or more; {len(at)} of {count} are left after failures")
-    with single_precision():
+    with single_precision(), step("comparing", how.progress):
         found = _moments(posterior.at_pairs(seen(simulated), at), at - centre, n / size)
     around = Around.draws(u, posterior.prior.from_normal(u))
     steeper = np.maximum(1 + 2 * around.log_width(_sure(found)), SMALLEST_PRECISION)

@@ -4,8 +4,8 @@ import pytest
 from some_summary import summary
 
 from scorefold.report import next_steps
-from scorefold.report.diagnosis_rows import caveat
 from scorefold.report.check_page import check_page
+from scorefold.report.diagnosis_rows import caveat
 from scorefold.report.infer_page import _trust
 from scorefold.report.next_steps import after_diagnosis, after_inference
 
