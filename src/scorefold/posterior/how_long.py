@@ -10,10 +10,14 @@ What draws need besides (compiling, the weights of expansions, trust) is left ou
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from scorefold.posterior.draws import Options
 from scorefold.progress import LONG, clock, say
+from scorefold.types import single_precision
 
 
 class Effort(NamedTuple):
@@ -29,13 +33,20 @@ class Effort(NamedTuple):
     """When it does not."""
 
 
-def foretell(effort: Effort | None, show: bool) -> None:
-    """Say how long drawing will take, where that may be more than a minute; nothing where nobody asked or it is not known."""
-    if effort is None or not show:
+def foretell(posterior: Any, data: Sequence[np.ndarray], draws: int, options: Options, show: bool) -> None:
+    """Say how long drawing will take for one data set, where that may be more than a minute.
+
+    Nothing is said, or done, where nobody asked, it is not known, or there are several data sets, whose bar tells it.
+    """
+    if not show or len(data) > 1 or not hasattr(posterior, "effort"):
         return
-    effort.piece()  # compiled
-    began = time.perf_counter()
-    effort.piece()
+    with single_precision():
+        effort: Effort | None = posterior.effort(data[0], draws, options)
+        if effort is None:
+            return
+        effort.piece()  # compiled
+        began = time.perf_counter()
+        effort.piece()
     seconds = time.perf_counter() - began
     if (words := expected(seconds * effort.least, seconds * effort.most, effort.otherwise)) is not None:
         say(f"drawing: {words}", show)

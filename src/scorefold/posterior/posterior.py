@@ -26,7 +26,7 @@ from scorefold.posterior import saved
 from scorefold.posterior.check import DRAWS, Check, Checkable, Simulating, run_check
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options
-from scorefold.posterior.how_long import Effort, foretell
+from scorefold.posterior.how_long import foretell
 from scorefold.posterior.made import UNFINISHED, Made
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import several_sets, with_inputs
@@ -61,8 +61,7 @@ class Posterior(Densities):
 
     For those who add a method: each has a final class of its own, a frozen dataclass with `made` as its last field. It can be
     saved as it stands: `posterior/saved.py` writes its fields by their annotations, which may be numbers, words, tuples,
-    dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. To make it
-    savable,
+    dictionaries, NamedTuples, NumPy arrays with named axes, a `Prior`, settings (`Any`) and other posteriors. Besides,
 
     - give it a `kind`, its name in files, and a line in `POSTERIORS` of `methods/load.py`, and its settings one in `SETTINGS`;
     - name the fields that are networks in `networks`, and write `blank`, which gives them as trees of shapes and types;
@@ -91,10 +90,6 @@ class Posterior(Densities):
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """What is known about the errors of draws u that `draw` made with these arguments; nothing unless a method says."""
         return Doubts(f"{type(self.method).__name__} has no ensemble whose members could disagree")
-
-    def effort(self, x: np.ndarray, draws: int, options: Options = AS_THE_METHOD_SAYS) -> Effort | None:
-        """What `draw` will cost, or None where that is not known or soon over."""
-        return None
 
     @classmethod
     def blank(cls, about: saved.About) -> tuple[Any, ...]:
@@ -195,8 +190,7 @@ class Posterior(Densities):
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
-            progress: show how long drawing will take, if that may be more than a minute, that it has begun and how long it
-                took; for a list of data sets a bar.
+            progress: show how long drawing will take, if more than a minute, and has taken; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
@@ -211,9 +205,7 @@ class Posterior(Densities):
         self.say_if_unfinished()
         several, drawn = several_sets(x_obs, inputs, self.shape, self.checked), []
         data = several or [self.checked(x_obs, inputs)]
-        if progress and not several:
-            with single_precision():
-                foretell(self.effort(data[0], draws, options), progress)
+        foretell(self, data, draws, options, progress)
         for i, x in enumerate(track(data, "drawing", progress)):
             drawn.append(self._sample(x, draws, (seed, i), options))
         return drawn if several else drawn[0]
@@ -335,8 +327,7 @@ class Posterior(Densities):
     def corrected(self, check: Check) -> "Posterior":
         """The posterior with the errors that a check found taken away, as far as its simulations can tell.
 
-        It is for the checked data set and its neighbourhood, not for others; there is nothing to train, and it is saved and
-        loaded like any other. The trust of its draws rests on the check.
+        It is for the checked data set and its neighbourhood, and is saved and loaded like any other; trust rests on the check.
 
         Args:
             check: what `check` of this posterior returned; with 100 n simulations shifts are corrected to about 0.1 sd.
@@ -388,7 +379,6 @@ class Posterior(Densities):
 
     def warn_of(self, trust: Trust) -> None:
         """Warn of draws that are not to be trusted, where a kind of posterior does so; by default it is only printed."""
-        return
 
     @property
     def missing(self) -> bool:

@@ -32,23 +32,39 @@ def taking(clock, first, then):
     return piece, calls
 
 
+class Costs:
+    """A posterior that costs so much."""
+
+    def __init__(self, effort):
+        self.own = effort
+
+    def effort(self, x, draws, options):
+        return self.own
+
+
+def told(effort, show=True, sets=1):
+    foretell(Costs(effort), [X] * sets, 1_000, Options(), show)
+
+
 def test_the_second_piece_is_timed_and_multiplied(capsys, clock):
     piece, _ = taking(clock, first=30.0, then=0.5)
-    foretell(Effort(piece, least=200, most=1_000, otherwise="if it is hard"), show=True)
+    told(Effort(piece, least=200, most=1_000, otherwise="if it is hard"))
     said = "drawing: about 1:40 (minutes:seconds), once compiled; up to 8:20 if it is hard\n"
     assert capsys.readouterr().err == said
 
 
 def test_what_is_soon_over_is_not_announced(capsys, clock):
     piece, _ = taking(clock, first=30.0, then=0.5)
-    foretell(Effort(piece, least=20, most=119), show=True)
-    foretell(None, show=True)
+    told(Effort(piece, least=20, most=119))
+    told(None)
+    foretell(object(), [X], 1_000, Options(), show=True)
     assert capsys.readouterr().err == ""
 
 
 def test_nothing_is_done_for_those_who_did_not_ask(capsys, clock):
     piece, calls = taking(clock, first=30.0, then=0.5)
-    foretell(Effort(piece, least=1_000, most=1_000), show=False)
+    told(Effort(piece, least=1_000, most=1_000), show=False)
+    told(Effort(piece, least=1_000, most=1_000), sets=2)  # their bar tells it
     assert not calls
     assert capsys.readouterr().err == ""
 
@@ -92,12 +108,13 @@ def test_of_many_observations_it_depends_on_whether_some_terms_will_do():
     ],
 )
 def test_nothing_is_said_where_nothing_is_known(name, options):
-    assert untrained(name).effort(X, 1_000, options) is None
+    posterior = untrained(name)
+    assert not hasattr(posterior, "effort") or posterior.effort(X, 1_000, options) is None
 
 
 def test_sample_says_it_before_it_begins(capsys, monkeypatch):
     posterior = sf.fit(sf.simulate(untrained("f-npse").prior, lambda theta, rng: theta, 200), "abc")
-    monkeypatch.setattr(type(posterior), "effort", lambda *args: Effort(lambda: None, 1e9, 1e9))
+    monkeypatch.setattr(type(posterior), "effort", lambda *args: Effort(lambda: None, 1e9, 1e9), raising=False)
     posterior.sample(np.zeros((1, 2)), 50, progress=True)
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("drawing: about ")
