@@ -233,12 +233,18 @@ def run(name: str, trial: Trial, wanted: list[str], length: Length, seed: int, n
         if posterior is None:
             continue
         notes.say(posterior)
-        draws = notes.step(f"sample {method}", lambda own=posterior: own.sample(trial.x_obs, length.draws, **trial.given))
+        draws = notes.step(f"sample {method}", lambda own=posterior: drawn(trial, own, length))
         notes.against(f"{name}, {method}", draws, reference)
         if length.check:
             check(trial, posterior, length, notes)
         if length.refine:
             notes.against(f"{name}, {method} refined", refined(trial, posterior, sims, length, notes), reference)
+
+
+def drawn(trial: Trial, posterior: Any, length: Length) -> sf.Draws:
+    """Draws given the trial's data."""
+    found: sf.Draws = posterior.sample(trial.x_obs, length.draws, progress=True, **trial.given)
+    return found
 
 
 def check(trial: Trial, posterior: Any, length: Length, notes: Notes) -> None:

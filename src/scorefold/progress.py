@@ -64,16 +64,21 @@ class Pace:
 
     def line(self, text: str, ended: bool = False) -> str:
         """As it stands in a log; work that has ended has no time left."""
-        spent, shown = _clock(time.monotonic() - self.began), f", {text}" if text else ""
+        spent, shown = clock(time.monotonic() - self.began), f", {text}" if text else ""
         if self.total == 1:
             return f"{self.title}: done, {spent}{shown}"
         known = self.later and self.done < self.total and not ended
-        left = f", {'at most ' if self.may_end_early else ''}{_clock(self.left)} left" if known else ""
+        left = f", {'at most ' if self.may_end_early else ''}{clock(self.left)} left" if known else ""
         of = f"of at most {self.total:,}" if self.may_end_early else f"of {self.total:,} ({self.done / max(self.total, 1):.0%})"
         return f"{self.title}: {self.done:,} {of}, {spent}{left}{shown}"
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Minutes and seconds, with hours where there are some.
+
+    >>> clock(75.0), clock(4_000.0)
+    ('1:15', '1:06:40')
+    """
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

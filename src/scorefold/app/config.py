@@ -39,7 +39,13 @@ from scorefold.settings import whole
 if TYPE_CHECKING:
     from scorefold.prior import Prior
 
-TABLES = ("prior", "simulator", "simulate")
+LEAST = {
+    "prior": "a distribution for each parameter",
+    "simulator": 'function = "module:function"',
+    "simulate": "a budget, such as budget = 10_000, at least",
+}
+"""The tables, and what each must hold."""
+TABLES = tuple(LEAST)
 SIMULATE: dict[str, tuple[type, ...]] = {
     "budget": (int,),
     "set_size": (int,),
@@ -147,7 +153,8 @@ def read(path: str | Path) -> Config:
     _keys(content, TABLES, f"{path}", "table")
     for name in TABLES:
         if not isinstance(content.get(name), dict):
-            raise ScorefoldError(f"{path}: expected a table [{name}]; got {content.get(name, 'none')!r}")
+            found = f"got {content[name]!r:.60}" if name in content else "there is none"
+            raise ScorefoldError(f"{path}: expected a table [{name}], with {LEAST[name]}; {found}")
     _keys(content["simulator"], ("function",), f"[simulator] in {path}", "key")
     function = content["simulator"].get("function")
     if not isinstance(function, str) or not all(part for part in (*function.partition(":")[::2],)):

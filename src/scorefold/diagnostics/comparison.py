@@ -242,6 +242,8 @@ def words(tie: Tie, behind: Sequence[Standing], refused: Mapping[str, str], used
 def _tied(tie: Tie, chosen: Standing, why: str, used: int) -> str:
     names = listed([one.name for one in (tie.best, *tie.others)])
     most = max(one.behind.mean + tie.threshold * one.behind.error for one in tie.others)
+    if most == 0:
+        return f"{names} give the same scores for each of {used} data sets. Take {one_line(chosen.name)}, or any: {why}."
     return (
         f"{names} cannot be told apart by their energy scores with {used} data sets; they differ by less than {most:.2g} "
         f"posterior sd. Take {one_line(chosen.name)}: {why}. To tell them apart, compare on more data sets: sims={4 * used} "

@@ -93,7 +93,10 @@ def diagnose(
     if not isinstance(posterior, Posterior):
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
     if x_obs is None and inputs is not None:
-        raise ScorefoldError("expected inputs only with x_obs, the observations that they belong to; got no x_obs")
+        raise ScorefoldError(
+            "expected inputs only with x_obs, the observations that they belong to; got no x_obs. Leave them out: simulated "
+            "data sets have inputs like those that were simulated for training."
+        )
     x = None if x_obs is None else posterior.checked(x_obs, inputs)
     plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
     plan = plan if x is None else plan._replace(inputs=posterior.inputs_of(x), holes=np.isnan(x) if np.isnan(x).any() else None)

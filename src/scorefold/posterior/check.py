@@ -29,6 +29,7 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.pair_moments import LEAST_PRECISION, Pairs, correction, moments, sure, widths
 from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around
 from scorefold.prior import Prior
+from scorefold.progress import step
 from scorefold.score.local_mean import LocalMean
 from scorefold.shown import html_table, one_line
 from scorefold.simulation.calls import repeat
@@ -212,7 +213,7 @@ def run_check(
     n, size = len(x), posterior.checked_size(len(x))
     rng = np.random.default_rng([how.seed, 23])
     pairs = _simulated_pairs(posterior, u, size, how, rng)
-    with single_precision():
+    with single_precision(), step("comparing", how.progress):
         found = moments(posterior.at_pairs(seen(pairs.x), pairs.u), pairs.u - u.mean(axis=0), n / size)
     around = Around.draws(u, posterior.prior.from_normal(u))
     steeper = np.maximum(1 + 2 * around.log_width(sure(found)), LEAST_PRECISION)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.compose import Gauss, Rule
+from scorefold.compose import Damped, Gauss, Jac, Rule
 from scorefold.errors import ScorefoldError
 from scorefold.noise import RESOLVED, Level
 from scorefold.noise import levels as noise_levels
@@ -19,6 +19,7 @@ from scorefold.posterior.check import Check
 from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many, merge, warn
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
+from scorefold.posterior.how_long import Effort
 from scorefold.posterior.made import Made
 from scorefold.posterior.pair_moments import Pairs, left_over
 from scorefold.posterior.partitions import other_partitions, partition, set_size_for
@@ -58,6 +59,11 @@ class Composition(NamedTuple):
     def pilots(self) -> int:
         """Pilot draws that the rule wants of each set."""
         return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
+
+
+def _filled_up(draws: int) -> int:
+    """So many draws at which members are compared, as few programs serve."""
+    return max(JUDGED_OF_MANY, bucket(draws))
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,18 +155,40 @@ class ComposedPosterior(Posterior):
         if options.given is not None:
             return Doubts("draws of some parameters given others are not judged")
         padded, how = self.arrange(x[None], [seed], options)
-        some = u[: JUDGED if how.sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * u.shape[1])]
-        lowest = jax.tree.map(lambda v: v[-1], self.grid(how.sampler))
-        at = jnp.asarray(np.resize(some, (max(JUDGED_OF_MANY, bucket(len(some))), u.shape[1])), jnp.float32)
-        made = by_member(self.scores, with_more_room(padded), lowest, at)
-        composed, gives_way = (np.asarray(one, np.float64) for one in made)
+        some = u[: self._judged(how.sets)]
         theta = self.prior.from_normal(some)
-        found = by_scores(MemberScores(composed[:, : len(some)], gives_way), some, theta)
+        found = by_scores(self._member_scores(padded, how, some), some, theta)
         error = None if self.local is None else left_over(self.local, len(x), some, theta, found)
         if self.reach is None:
             return Doubts(found, error=error)
         strange = self.reach.strangeness(self.ensemble.standardize, x, u)
         return Doubts(found, self.reach.floor(how.sets, u), strange, error)
+
+    def _judged(self, sets: int) -> int:
+        """Draws at which members are compared."""
+        return JUDGED if sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * self.prior.dim)
+
+    def _member_scores(self, padded: PaddedSets, how: Composition, some: np.ndarray) -> MemberScores:
+        """The composed scores of every member at some draws."""
+        lowest = jax.tree.map(lambda v: v[-1], self.grid(how.sampler))
+        at = jnp.asarray(np.resize(some, (_filled_up(len(some)), some.shape[1])), jnp.float32)
+        made = by_member(self.scores, with_more_room(padded), lowest, at)
+        composed, gives_way = (np.asarray(one, np.float64) for one in made)
+        return MemberScores(composed[:, : len(some)], gives_way)
+
+    def effort(self, x: np.ndarray, draws: int, options: Options = AS_THE_METHOD_SAYS) -> Effort | None:
+        """Of the sampler's levels and steps, cloud after cloud; None where it is not the sum of all sets that is evaluated."""
+        if self.method.training.members < 2 or options.given is not None or options.prior is not None:
+            return None
+        padded, how = self.arrange(x[None], [(0, 0)], options)
+        if isinstance(how.rule, Jac | Damped) or isinstance(how.sampler, Metropolis):
+            return None
+        some = np.random.default_rng(0).standard_normal((self._judged(how.sets), self.prior.dim))
+        steps, last = getattr(how.sampler, "steps", 1), getattr(how.sampler, "last", 0)
+        evaluations = len(self.grid(how.sampler).t) * steps + last
+        cloud = cloud_size(draws, self.prior.dim)
+        gradients = -(-draws // cloud) * cloud * evaluations / _filled_up(len(some))
+        return Effort(lambda: self._member_scores(padded, how, some), gradients, gradients)
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """See `composed_density.py`."""

@@ -139,7 +139,7 @@ class Fitted:
         """Write a folder that `sf.load` reads: config.json and weights.safetensors, whole or not at all.
 
         Args:
-            folder: Where; its parents must be there.
+            folder: Where; folders above it are made if they are not there.
             overwrite: Whether a model that is there already is replaced; anything else never is. Default False.
 
         Returns:

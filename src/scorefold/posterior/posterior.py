@@ -22,6 +22,7 @@ from scorefold.posterior.check import CHECKED_DRAWS, Check, Checkable, Simulatin
 from scorefold.posterior.densities import Densities
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraws, Options, refuse_unknown
 from scorefold.posterior.fitted import Fitted
+from scorefold.posterior.how_long import foretell
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
 from scorefold.posterior.observations import complete, several_sets
 from scorefold.posterior.refining import Refining
@@ -118,7 +119,7 @@ class Posterior(Fitted, Densities):
             prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
                 or simulated anew (`docs/densities.md`). By default the latter.
             given: values of some parameters by name: draws of the others given these.
-            progress: show that drawing has begun and how long it takes; for a list of data sets a bar.
+            progress: show how long drawing will take, if more than a minute, and has taken; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
@@ -132,7 +133,9 @@ class Posterior(Fitted, Densities):
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
         self.say_if_unfinished()
         several, drawn = several_sets(x_obs, inputs, self.shape, self.checked), []
-        for i, x in enumerate(track(several or [self.checked(x_obs, inputs)], "drawing", progress)):
+        data = several or [self.checked(x_obs, inputs)]
+        foretell(self, data, draws, options, progress)
+        for i, x in enumerate(track(data, "drawing", progress)):
             drawn.append(self._sample(x, draws, (seed, i), options))
         return drawn if several else drawn[0]
 
@@ -253,8 +256,7 @@ class Posterior(Fitted, Densities):
     def corrected(self, check: Check) -> "Posterior":
         """The posterior with the errors that a check found taken away, as far as its simulations can tell.
 
-        It is for the checked data set and its neighbourhood, not for others; there is nothing to train, and it is saved and
-        loaded like any other. The trust of its draws rests on the check.
+        It is for the checked data set and its neighbourhood, and is saved and loaded like any other; trust rests on the check.
 
         Args:
             check: what `check` of this posterior returned; with 100 n simulations shifts are corrected to about 0.1 sd.
@@ -306,7 +308,6 @@ class Posterior(Fitted, Densities):
 
     def warn_of(self, trust: Trust) -> None:
         """Warn of draws that are not to be trusted, where a kind of posterior does so; by default it is only printed."""
-        return
 
     def sample_many(
         self,

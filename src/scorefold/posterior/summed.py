@@ -6,6 +6,7 @@ at a time, so that memory does not grow with n and a new n does not recompile. O
 data sets move side by side; cores gain nothing by that.
 """
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, tilt
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
+from scorefold.posterior.how_long import Effort
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.member_evidence import ByMember, of_terms
@@ -33,8 +35,9 @@ from scorefold.posterior.saved import About
 from scorefold.posterior.trust import FEWEST_JUDGED, JUDGED, JUDGED_OF_MANY, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
-from scorefold.sample.expanded import Many, expanded_draws
+from scorefold.sample.expanded import SOME, Many, expanded_draws
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, chain_length, judged, nuts_draws
+from scorefold.sample.summits import POINTS, STEPS
 from scorefold.sample.tempered import (
     LARGEST_DIFFERENCE,
     LARGEST_SPREAD,
@@ -58,6 +61,8 @@ MASSES_AT = 64
 """Draws of u at which the mass of a geometric mean of densities is measured."""
 ON_ACCELERATORS = 128
 """Data sets handed over at a time."""
+EVALUATIONS, HARDER = 22, 3
+"""Of the sum, for a draw from a posterior with one mode, as counted; and how many times that it may be where there are more."""
 TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
 """On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 
@@ -172,20 +177,41 @@ class SummedPosterior(Posterior):
         """By the gradients of each member's sum at some of the draws."""
         if options.given is not None:
             return Doubts("draws of some parameters given others are not judged")
-        terms = self.terms
-        if not isinstance(terms, MeanTerms) or self.method.training.members < 2:
+        if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2:
             return Doubts("there is no ensemble whose members could disagree")
         if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
-        count = JUDGED if len(x) < MANY else max(JUDGED_OF_MANY // 2, 4 * u.shape[1])
-        some = u[:: -(-len(u) // count)]  # chains lie one after the other
-        at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
-        made = sums.by_member(terms, *sums.counted(x), self._tilt, at)
-        scores, gives_way = (np.asarray(one, np.float64) for one in made)
-        found = by_scores(MemberScores(scores[:, : len(some)], gives_way), some, self.prior.from_normal(some))
+        some = u[:: -(-len(u) // self._judged(len(x)))]  # chains lie one after the other
+        found = by_scores(self._member_scores(x, some), some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
-        return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(terms.standardize, x, u))
+        return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(self.terms.standardize, x, u))
+
+    def _judged(self, n: int) -> int:
+        """Draws at which members are compared."""
+        return JUDGED if n < MANY else max(JUDGED_OF_MANY // 2, 4 * self.prior.dim)
+
+    def _member_scores(self, x: np.ndarray, some: np.ndarray) -> MemberScores:
+        """The gradients of every member's sum at some draws."""
+        assert isinstance(self.terms, MeanTerms)
+        at = jnp.asarray(np.resize(some, (bucket(len(some)), some.shape[1])), jnp.float32)
+        made = sums.by_member(self.terms, *sums.counted(x), self._tilt, at)
+        scores, gives_way = (np.asarray(one, np.float64) for one in made)
+        return MemberScores(scores[:, : len(some)], gives_way)
+
+    def effort(self, x: np.ndarray, draws: int, options: Options = AS_THE_METHOD_SAYS) -> Effort | None:
+        """Of tempered clouds, a core each; more for a posterior that is hard to get to."""
+        if not isinstance(self.terms, MeanTerms) or self.method.training.members < 2 or options.given is not None:
+            return None
+        if self._chosen(options)[0] != "smc":
+            return None
+        some = np.random.default_rng(0).standard_normal((self._judged(len(x)), self.prior.dim))
+        clouds, different = clouds_for(draws, self.prior.dim), len(np.unique(x, axis=0))
+        one_after_the_other = -(-clouds.number // (os.cpu_count() or 1))
+        gradients = one_after_the_other * (EVALUATIONS * clouds.size + POINTS * STEPS) / bucket(len(some))
+        least = gradients if different < MANY else (gradients * SOME + draws / bucket(len(some)) * different) / different
+        harder = "if the posterior has several modes" if different < MANY else "if all observations are added up at every step"
+        return Effort(lambda: self._member_scores(x, some), least, HARDER * gradients, harder)
 
     def by_member(self, x: np.ndarray, u: np.ndarray) -> Float[np.ndarray, "members draws"]:
         """Every member's own log density at draws u, up to the same constant; a single one where there is no ensemble."""

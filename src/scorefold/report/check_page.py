@@ -3,6 +3,7 @@
 from typing import Any
 
 from scorefold.errors import ScorefoldError
+from scorefold.report.next_steps import after_check
 from scorefold.report.page import escaped, gallery, scrolled, settings_table, table, whole
 
 LEAD = (
@@ -37,10 +38,12 @@ def _body(summary: dict[str, Any]) -> list[str]:
         **summary.get("about", {}), "observations": summary["n"], "simulator calls": summary["simulations"],
         "of them failed": summary["failed"], "p of the observations": f"{summary['p']:.3f}",
     }  # fmt: skip
+    kind, words = "bad" if summary["verdict"] == "not to be trusted" else "good", summary["words"]
     return [
-        f'<p class="verdict {"bad" if summary["verdict"] == "not to be trusted" else "good"}">{escaped(summary["words"])}</p>',
+        f'<p class="verdict {kind}">{escaped(words[:1].upper() + words[1:])}.</p>',
         f'<p class="lead">{escaped(LEAD)}</p>',
         "<section><h2>Each parameter</h2>", scrolled(table(COLUMNS, rows(summary))),
         f'<p class="quiet">{escaped(READING)}</p></section>',
         "<section><h2>Settings</h2>", scrolled(settings_table(settings)), "</section>",
+        f"<section><h2>What next</h2><p>{escaped(after_check(summary))}</p></section>",
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from scipy import stats
@@ -113,6 +114,8 @@ def contraction(contracted: np.ndarray, z: np.ndarray, names: Sequence[str], tit
     left.invert_yaxis()
     left.set_xlabel("contraction\n(0: as wide as the prior, 1: a point)")
     right.set_xlabel("z-score of the mean\n(grey: where 90 % should lie)")
+    if isinstance(layout := figure.get_layout_engine(), ConstrainedLayoutEngine):
+        layout.set(wspace=0.08)  # the last number on the left would touch the first on the right
     return figure
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scorefold.report.p_values import passes, written
+from scorefold.report.p_values import beyond_chance, passes, written
 from scorefold.report.page import Row, Words
 from scorefold.shown import observations
 
@@ -51,9 +51,14 @@ def caveat(summary: Summary) -> str:
     failed = [words for name, words in TESTS.items() if not passes(summary["p"][name])]
     said = []
     if summary["good"] and failed:
+        least = min(summary["p"][name] for name in TESTS)
         said.append(
-            f"But {' and '.join(failed)} failed, as happens in 5 % of cases if all is right. Try another seed, or more data "
-            "sets."
+            f"But {' and '.join(failed)} failed "
+            + (
+                f"(p {written(least)}), which chance does not explain: the ranks miss something. Look at those figures."
+                if beyond_chance(summary["p"])
+                else "once, as one of them does in 5 to 15 % of cases if all is right. Try another seed, or more data sets."
+            )
         )
     here = summary.get("observed", {}).get("p", {}).get("local C2ST")
     if here is not None and passes(here) != summary["good"]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from scorefold.report.p_values import passes
+from scorefold.report.p_values import beyond_chance, passes
 from scorefold.shown import observations
 
 NOT_SETTLED = (
@@ -20,11 +20,20 @@ BY_TRUST = {
     "is: --rounds 4 here, posterior.refine in Python. Otherwise simulate more, or train longer.",
     "not known": "This method says nothing about its own error. Check the calibration: scorefold diagnose, or sf.diagnose.",
 }
+BY_CHECK = {
+    "good": "These draws can be used, within the standard errors above; four times as many simulator calls halve them.",
+    "else": "Of composed scores the errors that were found can be taken away: scorefold check --save, or "
+    "posterior.corrected(check). Simulations where the posterior is remove their cause: scorefold refine, or posterior.refine.",
+}
 FEW = 0.1
 """The share of data sets that may be left out, or unsettled, without a word on what to do."""
 UNLIKE = (
     "First find out why the observed data set is not like simulated ones: units, columns and their order, or something that "
     "the simulator leaves out. Draws given it mean little until then, however well calibrated."
+)
+MORE_DATA_SETS = (
+    "Diagnose again with four times as many data sets (sims=, or --sims), which show what is wrong with which parameter. Until "
+    "then do not count on the intervals."
 )
 DATA_IGNORED = "The data are not used rightly: look at what the simulator returns, at summaries and at the embedding."
 LEFT_OUT = "Many data sets were left out, and nothing here holds for such data: find out what they have in common."
@@ -44,6 +53,11 @@ def after_inference(summary: Mapping[str, Any]) -> str:
     return BY_TRUST.get(told["verdict"], BY_TRUST["not known"])
 
 
+def after_check(summary: Mapping[str, Any]) -> str:
+    """For the page of `check`."""
+    return BY_CHECK["good" if summary["verdict"] == "good" else "else"]
+
+
 def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
     """For the page and the table of `diagnose`: what to do about what was found, a sentence or two each."""
     steps = []
@@ -53,6 +67,8 @@ def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
         steps.append(UNLIKE)
     if not summary["good"] and all(summary["quantities"][name]["good"] for name in summary["contraction"]):
         steps.append(DATA_IGNORED)
+    if summary["good"] and beyond_chance(summary["p"]):
+        steps.append(MORE_DATA_SETS)
     if not summary["good"] or not passes(at_observed.get("local C2ST", 1.0)):
         trained = summary["settings"].get("trained on")
         now = f" (now {trained})" if trained else ""
@@ -71,7 +87,8 @@ def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:
 
 def _use(summary: Mapping[str, Any], observed: bool) -> str:
     size = observations(summary["n"])
-    words = f"Nothing wrong was found. Use it for data sets of about {size}; for others, diagnose with their n."
+    found = "Nothing wrong was found." if all(map(passes, summary["p"].values())) else "Little was found."
+    words = f"{found} Use it for data sets of about {size}; for others, diagnose with their n."
     own = " Give your own data set (x_obs=, or --observations) to have it looked at, too."
     return words + ("" if observed else own)
 

@@ -12,13 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from scorefold.report.canvas import figure_of, finite_array, legend_below, plain, plain_text
 from scorefold.report.palette import BLUE, BLUE_LIGHT, INK, ORANGE
 from scorefold.shown import one_line
 
 MOST_BARS = 30
-BINS = 24
+FEWEST_BINS, MOST_BINS = 6, 24
+"""Of a histogram: about two for each root of the number of observations, as more of them are empty."""
 MOST_NUMBERS = 8
 """More are not drawn one by one."""
 
@@ -115,8 +117,9 @@ def _bars(axes: Axes, panel: _Panel) -> None:
 def _histogram(axes: Axes, panel: _Panel) -> None:
     together = np.concatenate([panel.observed, panel.replicated.ravel()])
     low_end, high_end = np.nanquantile(together, [0.001, 0.999])
-    edges = np.linspace(low_end, high_end if low_end < high_end else low_end + 1.0, BINS + 1)
     n = panel.observed.size
+    bins = int(np.clip(2 * np.sqrt(n), FEWEST_BINS, MOST_BINS))
+    edges = np.linspace(low_end, high_end if low_end < high_end else low_end + 1.0, bins + 1)
     inside = [np.clip(one[np.isfinite(one)], edges[0], edges[-1]) for one in (panel.observed, *panel.replicated)]
     counts = np.stack([np.histogram(one, edges)[0] for one in inside]) / n
     low, middle, high = np.quantile(counts[1:], [0.025, 0.5, 0.975], axis=0)
@@ -124,9 +127,10 @@ def _histogram(axes: Axes, panel: _Panel) -> None:
     axes.stairs(middle, edges, color=BLUE, lw=1.2, label="half of them are below")
     _marks(axes, (edges[1:] + edges[:-1]) / 2, counts[0], low, high)
     axes.set_ylabel("share in each bin")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _marks(axes: Axes, place: np.ndarray, seen: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     out = (seen < low) | (seen > high)
-    axes.plot(place[~out], seen[~out], "o", color=INK, ms=3.5, label="observed")
-    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5)
+    axes.plot(place[~out], seen[~out], "o", color=INK, ms=3.5, clip_on=False, label="observed")
+    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5, clip_on=False)

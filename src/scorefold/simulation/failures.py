@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 import numpy as np
 
@@ -17,6 +18,8 @@ ENOUGH_TO_JUDGE = 100
 """Before so many simulations the fraction that fails says little."""
 MOST_UNPACKED = 6
 """Parameters that advice writes out."""
+LONGEST_SAID = 300
+"""Of what is said of a failure in one line."""
 EARLIER = "in an earlier run, which said how"
 
 
@@ -122,10 +125,9 @@ class Guard:
     def sentence(self, consequence: str) -> str:
         """How many failed and of which kinds, what was done about it, and the first of them in one line."""
         index, (code, text) = next(iter(self.seen.items()))
-        last = text.strip().splitlines()[-1] if text.strip() else ""
         return (
             f"{self.failed:,} of {self.done:,} simulations failed ({self.summary()}) {consequence}. The first was simulation "
-            f"{index}, θ = {self.describe(index)}, {STATUS[code]}: {last.removesuffix('.')}."
+            f"{index}, θ = {self.describe(index)}, {STATUS[code]}: {_said(text).removesuffix('.')}."
         )
 
     def error(self) -> SimulatorError:
@@ -170,3 +172,11 @@ def advice(text: str, names: Sequence[str]) -> str:
 def _word(name: str) -> str:
     """A name that Python takes."""
     return name if name.isidentifier() else "".join(one if f"_{one}".isidentifier() else "_" for one in f"p_{name}")
+
+
+def _said(text: str) -> str:
+    """What was wrong, in one line: of a traceback the exception, whose message may have lines of its own."""
+    lines = [line.rstrip() for line in text.strip().splitlines()]
+    frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+    last = next((i for i in range(frames[-1] + 1, len(lines)) if not lines[i].startswith("  ")), 0) if frames else 0
+    return shorten(one_line(" ".join(lines[last:])), LONGEST_SAID, placeholder=" …")

@@ -246,10 +246,14 @@ def _hint(seen: Seen, x: np.ndarray) -> str:
 
 
 def _units(seen: Seen, x: np.ndarray) -> str:
-    strange = np.flatnonzero(_Strange(seen, x).range).tolist()
+    strange, like = np.flatnonzero(_Strange(seen, x).range).tolist(), {}
     for factor in UNITS:
         scaled = x.copy()
         scaled[:, strange] /= factor
         if not _Strange(seen, scaled):
-            return f" Divided by {factor:,g}, {listed([seen.name(j) for j in strange])} would be like them: look at the units."
+            middle = _scores(np.median(scaled, axis=0)[None], seen.quantiles)[0, strange]
+            like[factor] = float(np.abs(middle).max())
+    if like:
+        best = min(like, key=lambda factor: like[factor])  # of several, the one that comes closest to the middle
+        return f" Divided by {best:,g}, {listed([seen.name(j) for j in strange])} would be like them: look at the units."
     return " Look at units, at the order of columns, and at what the simulator leaves out."

@@ -109,6 +109,36 @@ USAGE = {
 }
 
 
+@pytest.mark.parametrize("text", ["1e4", "10_000", "10000", "10000.0"])
+def test_a_count_may_be_written_as_in_python(text, tmp_path, monkeypatch, unchecked):
+    """It gets as far as the work, with that many."""
+    asked = []
+    monkeypatch.setattr("scorefold.app.infer.infer", lambda *args: asked.append(args))
+    call("infer", "--budget", text, "--out", tmp_path / "out")
+    assert "budget=10000" in str(asked[0]) or 10_000 in asked[0]
+
+
+@pytest.mark.parametrize("text", ["1.5e-1", "nan", "inf", "1e400", "ten", ""])
+def test_what_is_no_count_says_how_to_write_one(text, tmp_path):
+    result = call("infer", "--budget", text, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "expected a whole number ≥ 100, such as 1000 or 1e3" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_nothing_is_eaten_from_the_help():
+    """Brackets would be read as markup."""
+    for command in ("sample", "evidence"):
+        text = " ".join(call(command, "--help").output.replace("│", " ").split())
+        assert "A TOML file with another prior to" in text
+
+
+def test_where_draws_cannot_go_is_refused_before_they_are_made(tmp_path):
+    (tmp_path / "x.csv").write_text("0.5,0.7\n")
+    result = call("sample", tmp_path / "no.model", tmp_path / "x.csv", "--out", tmp_path / "nowhere" / "draws.csv")
+    assert result.exit_code == 2
+    assert "expected a folder that is there" in " ".join(result.output.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("what", USAGE)
 def test_wrong_usage(what, tmp_path):
     changes, words = USAGE[what]

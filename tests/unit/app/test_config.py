@@ -129,7 +129,11 @@ def test_a_budget_may_be_written_as_1e3(tmp_path):
         ("a_model_of_mine:simulate", "a_model_of_mine", 'expected function = "module:function"; got'),
         ("a_model_of_mine:simulate", ":simulate", 'expected function = "module:function"; got'),
         ("function =", "functions =", r"\[simulator\].*'functions' is not a known key"),
-        ('[simulator]\nfunction = "a_model_of_mine:simulate"\n', "", r"expected a table \[simulator\]; got 'none'"),
+        (
+            '[simulator]\nfunction = "a_model_of_mine:simulate"\n',
+            "",
+            r'expected a table \[simulator\], with function = "module:fu.*; there',
+        ),
     ],
 )
 def test_mistakes_in_the_form(tmp_path, old, new, message):

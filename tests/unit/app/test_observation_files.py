@@ -77,6 +77,13 @@ def test_what_is_no_table_is_wrong_usage(tmp_path, what):
         read_observations(written(tmp_path, text), "DATA")
 
 
+def test_bytes_that_are_no_text_and_files_that_are_not_there(tmp_path):
+    with pytest.raises(typer.BadParameter, match=r"data\.csv cannot be read: expected text in UTF-8; .* Save it as UTF-8"):
+        read_observations(written(tmp_path, "größe\n0.5\n", "latin-1"), "DATA")
+    with pytest.raises(typer.BadParameter, match=r"none\.csv cannot be read: No such file or directory$"):
+        read_observations(tmp_path / "none.csv", "DATA")
+
+
 def test_columns_that_are_not_asked_for_are_left_out_and_said(tmp_path, posterior):
     table = read_observations(written(tmp_path, "subject,rt,choice\nann,0.5,1\nbob,0.7,0\n"), "DATA")
     with pytest.warns(ScorefoldWarning, match="the columns subject of x_obs are not expected and are left out"):

@@ -96,6 +96,11 @@ def test_what_the_numbers_mean():
     assert not narrow.calibrated
 
 
+def test_a_posterior_and_itself():
+    found = sf.compare([Analytic(), Analytic()], simulator, n=8, sims=40, draws=50, names=["one", "again"])
+    assert found.verdict.startswith("one and again give the same scores for each of 40 data sets. Take")
+
+
 # They are told apart in 5 % of comparisons; six in a row are, once in 50 million.
 @pytest.mark.false_failure(2e-8)
 def test_equal_posteriors_are_called_equal():

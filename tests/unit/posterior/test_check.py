@@ -96,6 +96,14 @@ def test_failed_simulations_are_left_out_and_counted():
     assert np.abs(found.shift).max() < 1
 
 
+def test_every_long_step_is_told_of(capsys):
+    """After the simulations it was silent, for longer than they take."""
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    run_check(Scores(), X, u, Simulating(simulator, 500, 0, None, True))
+    assert [line.split(":")[0] for line in capsys.readouterr().err.splitlines()] == ["simulating", "comparing", "comparing"]
+
+
 @pytest.mark.false_failure(1e-6)
 def test_observations_unlike_the_simulations_are_a_misfit():
     mean, sd = exact(X)

@@ -63,6 +63,22 @@ def test_contraction_shows_every_parameter():
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["a", "b"]
 
 
+def test_the_numbers_under_two_panels_do_not_touch(tmp_path):
+    z = np.linspace(-2.0, 2.0, 60)[:, None] * [1.05, 1.0]  # a number at the very end of the axis
+    figure = figures.contraction(np.full((60, 2), 0.8), z, ("a", "b"))
+    save(figure, tmp_path / "contraction.png")  # drawn, so that texts have places
+    left, right = (
+        [
+            label.get_window_extent()
+            for label in axes.get_xticklabels()
+            if axes.get_xlim()[0] <= label.get_position()[0] <= axes.get_xlim()[1]
+        ]
+        for axes in figure.axes
+    )
+    apart = min(one.x0 for one in right) - max(one.x1 for one in left)
+    assert apart > left[0].height
+
+
 def test_shapes_are_checked():
     with pytest.raises(ScorefoldError, match="expected contraction of shape"):
         figures.contraction(np.zeros((30, 3)), np.zeros((30, 2)), ("a", "b"))

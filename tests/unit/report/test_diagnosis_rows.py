@@ -4,6 +4,7 @@ import pytest
 from some_summary import summary
 
 from scorefold.report import diagnosis_rows as say
+from scorefold.report.next_steps import after_diagnosis
 
 
 def test_a_verdict_on_average_and_one_at_the_observations_do_not_contradict_each_other():
@@ -28,3 +29,27 @@ def test_the_power_of_local_c2st_is_that_of_as_many_data_sets(used, words):
     found = say.power({"data sets": {"used": used}})
     assert words in found
     assert ("With 300" in found) == (used < 300)
+
+
+def with_p(**p):
+    """A diagnosis whose ranks are fine, with these p-values of joint tests."""
+    found = summary()
+    return found | {"p": found["p"] | p}
+
+
+def test_a_joint_test_that_fails_by_little_may_be_chance():
+    found = with_p(TARP=0.03)
+    assert "one of them does in 5 to 15 % of cases" in say.caveat(found)
+    (step,) = after_diagnosis(found)
+    assert step.startswith("Little was found. Use it for")
+
+
+def test_a_joint_test_that_fails_clearly_is_not_called_chance():
+    """Once it said "as happens in 5 % of cases" of p ≤ 0.001, and then that nothing wrong was found."""
+    found = with_p(coverage=0.001, **{"highest density": 0.02})
+    said = say.caveat(found)
+    assert "central intervals and ellipsoid and highest-density regions and ellipsoid failed (p ≤0.001)" in said
+    assert "chance does not explain" in said
+    (step,) = after_diagnosis(found)
+    assert "four times as many data sets" in step
+    assert "Nothing wrong" not in step

@@ -4,7 +4,9 @@ import pytest
 from some_summary import summary
 
 from scorefold.report import next_steps
+from scorefold.report.check_page import check_page
 from scorefold.report.diagnosis_rows import caveat
+from scorefold.report.infer_page import _trust
 from scorefold.report.next_steps import after_diagnosis, after_inference
 
 
@@ -67,3 +69,25 @@ def test_no_method_is_advised_to_do_what_it_cannot(method, says, never):
     for step, words in zip(steps, says, strict=True):
         assert words in step
         assert never not in step
+
+
+@pytest.mark.parametrize(("verdict", "says"), [("good", "can be used"), ("usable", "--save"), ("not to be trusted", "refine")])
+def test_a_check_is_a_sentence_and_says_what_to_do(verdict, says):
+    each = {"a": 0.1}
+    found = {
+        "n": 8, "simulations": 300, "failed": 0, "p": 0.5, "verdict": verdict, "words": f"{verdict}: a is most off",
+        "shift": each, "shift error": each, "width": each, "width error": each,
+    }  # fmt: skip
+    page = check_page(found, {})
+    assert f"{verdict[0].upper()}{verdict[1:]}: a is most off.</p>" in page
+    assert "What next" in page
+    assert says in page
+
+
+def test_trust_that_is_not_known_is_no_good_news_and_has_no_table():
+    """It stood in green, over an explanation of numbers that were not there."""
+    (said,) = _trust({"verdict": "not known", "why": "ABC has no ensemble"})
+    assert 'class="verdict unknown"' in said
+    told = {"verdict": "usable", "why": "because", "shift": {"a": 0.1}, "width": {"a": 1.1}}
+    assert len(_trust(told)) == 2
+    assert 'class="verdict good"' in _trust(told)[0]

@@ -71,6 +71,14 @@ def test_counts_are_bars_and_large_ones_a_histogram():
     assert any(isinstance(one, StepPatch) for one in figure.axes[1].patches)
 
 
+@pytest.mark.parametrize(("n", "bins"), [(4, 6), (49, 14), (1_000, 24)])
+def test_bins_are_as_many_as_observations_can_fill(n, bins):
+    """Of twelve observations in 24 bins most are empty, and so was the figure."""
+    figure = outcomes(("rt", "choice"), ("continuous", "binary"), reactions(n), reactions(20, n))
+    (band, _) = (one for one in figure.axes[0].patches if isinstance(one, StepPatch))
+    assert len(band.get_data().values) == bins
+
+
 @pytest.mark.parametrize(
     ("kinds", "drawn"),
     [

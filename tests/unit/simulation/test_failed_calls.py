@@ -74,6 +74,26 @@ def test_a_likelihood_alone_is_said():
         say_likelihood_alone(failing.simulations(2_000)._replace(failed=0), "NLE")
 
 
+SAID = {
+    "several lines": (RuntimeError("solver [did] not\nconverge"), r"raised: RuntimeError: solver \[did\] not converge\."),
+    "no message": (ZeroDivisionError(), r"raised: ZeroDivisionError\."),
+    "a novel": (ValueError("no end " * 1_000), r"raised: ValueError: no end (no end ){20,50}…\."),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_the_first_failure_said_is_one_line_and_whole(what):
+    error, message = SAID[what]
+
+    def simulator(theta, rng):
+        if rng.random() < 0.05:
+            raise error
+        return theta
+
+    with pytest.warns(ScorefoldWarning, match=message):
+        sf.simulate(sf.Prior({"a": scipy.stats.norm(0, 1)}), simulator, 200)
+
+
 def test_failures_are_counted_once_as_they_happen(capsys, monkeypatch):
     monkeypatch.setattr("scorefold.progress.SECONDS_A_LINE", 0.0)
     prior = sf.Prior({"a": scipy.stats.norm(0, 1)})

@@ -58,6 +58,13 @@ def test_milliseconds():
     assert "Divided by 1,000, rt would be like them: look at the units" in text
 
 
+def test_of_several_units_the_likeliest_is_said():
+    """A contrast from 0 to 1 that comes in per cent would be in the simulated range divided by 1,000, too."""
+    seen = simulated(lambda theta, rng: np.array([rng.uniform(), rng.normal()]), ("contrast", "rt"))
+    x = np.random.default_rng(0).uniform(0, 100, size=(40, 1))
+    assert "Divided by 100, contrast would" in unlike(seen, np.concatenate([x, x / 100], axis=1))
+
+
 def test_swapped_columns():
     text = unlike(REACTIONS, observed(reaction, 50, 0)[:, ::-1])
     assert "choice was simulated as only 0 or 1, and is 0." in text

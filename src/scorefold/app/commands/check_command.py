@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import at_work, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known
 
 
 def check(
@@ -17,10 +17,8 @@ def check(
     config: Annotated[
         Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
     ] = None,
-    sims: Annotated[
-        int, typer.Option(min=50, help="Simulator calls; 100 for each observation tell a shift to 0.1 posterior sd.")
-    ] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of draws and simulations.")] = 0,
+    sims: Annotated[int, counted(50, "Simulator calls; 100 for each observation tell a shift to 0.1 posterior sd.")] = 300,
+    seed: Annotated[int, counted(0, "Seed of draws and simulations.")] = 0,
     inputs: Annotated[
         Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
     ] = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import at_work, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -20,10 +20,10 @@ def compare(
     config: Annotated[
         Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
     ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
-    sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate; four times as many halve the errors.")] = 100,
-    draws: Annotated[int, typer.Option(min=20, help="Draws of each posterior for each of them.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of data sets and draws.")] = 0,
+    n: Annotated[int, counted(1, "Observations in every data set.", "--n")] = 30,
+    sims: Annotated[int, counted(20, "Data sets to simulate; four times as many halve the errors.")] = 100,
+    draws: Annotated[int, counted(20, "Draws of each posterior for each of them.")] = 200,
+    seed: Annotated[int, counted(0, "Seed of data sets and draws.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Folder for a page and comparison.json.")] = None,
 ) -> None:
     """Compare saved posteriors on simulated data sets, and say in words which one to take."""

@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import at_work, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -21,20 +21,18 @@ def diagnose(
         Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead, with MODEL.")
     ] = None,
     method: Annotated[str, typer.Option(help="What to train, when there is no MODEL.")] = "f-npse",
-    budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
-    n: Annotated[int, typer.Option("--n", min=1, help="Observations in every data set.")] = 30,
-    sims: Annotated[int, typer.Option(min=20, help="Data sets to simulate; 40 or more if you have observations.")] = 300,
-    draws: Annotated[int, typer.Option(min=20, help="Posterior draws for each of them.")] = 100,
+    budget: Annotated[int, counted(100, "Simulator calls for training.")] = 10_000,
+    n: Annotated[int, counted(1, "Observations in every data set.", "--n")] = 30,
+    sims: Annotated[int, counted(20, "Data sets to simulate; 40 or more if you have observations.")] = 300,
+    draws: Annotated[int, counted(20, "Posterior draws for each of them.")] = 100,
     observations: Annotated[
         Path | None, typer.Option(help="Also check your own data set: a .npy or .csv file of n observations.")
     ] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Their known inputs, a row to each, if they are not columns of --observations.")
     ] = None,
-    observe: Annotated[
-        int | None, typer.Option(min=0, help="Also check one data set of the task, simulated with this seed.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of training, data sets and draws.")] = 0,
+    observe: Annotated[int | None, counted(0, "Also check one data set of the task, simulated with this seed.")] = None,
+    seed: Annotated[int, counted(0, "Seed of training, data sets and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("diagnosis"),
 ) -> None:
     """Check the calibration of a posterior on simulated data sets, and say in words what is wrong with it."""

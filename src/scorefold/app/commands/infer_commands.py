@@ -6,21 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from scorefold.app.commands.usage import at_work, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known
 from scorefold.errors import ScorefoldError
 
 
 def infer(
     task: Annotated[str, typer.Option(help="A task with a known posterior; see `scorefold tasks`.")] = "gaussian",
     method: Annotated[str, typer.Option(help="auto, f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "f-npse",
-    budget: Annotated[int, typer.Option(min=100, help="Simulator calls for training.")] = 10_000,
-    n: Annotated[int, typer.Option("--n", min=1, help="Observations to condition on.")] = 30,
-    draws: Annotated[int, typer.Option(min=20, help="Posterior draws.")] = 1_000,
+    budget: Annotated[int, counted(100, "Simulator calls for training.")] = 10_000,
+    n: Annotated[int, counted(1, "Observations to condition on.", "--n")] = 30,
+    draws: Annotated[int, counted(20, "Posterior draws.")] = 1_000,
     set_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Observations in a set of the training data, at most. By default 1 for f-npse, nle and nre, 6 for pf-npse, "
+        counted(
+            1,
+            "Observations in a set of the training data, at most. By default 1 for f-npse, nle and nre, 6 for pf-npse, "
             "and n for npse, npe and abc.",
         ),
     ] = None,
@@ -34,10 +34,8 @@ def infer(
             "for nle and nre smc, nuts or vi. npe and abc have none."
         ),
     ] = None,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Rounds of refinement, which take 60 % of the budget and simulate near the answer.")
-    ] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of simulations, training, observations and draws.")] = 0,
+    rounds: Annotated[int, counted(0, "Rounds of refinement, which take 60 % of the budget and simulate near the answer.")] = 0,
+    seed: Annotated[int, counted(0, "Seed of simulations, training, observations and draws.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures, the draws and the summary.")] = Path("infer"),
     save: Annotated[Path | None, typer.Option(help="Keep the trained model in this new folder, for sf.load.")] = None,
 ) -> None:
@@ -89,9 +87,9 @@ def _check_setting(method: str, setting: str, value: str | None) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("demo"),
-    budget: Annotated[int, typer.Option(min=1_000, help="Simulator calls for training.")] = 10_000,
-    sims: Annotated[int, typer.Option(min=20, help="Data sets for the calibration check.")] = 40,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    budget: Annotated[int, counted(1_000, "Simulator calls for training.")] = 10_000,
+    sims: Annotated[int, counted(20, "Data sets for the calibration check.")] = 40,
+    seed: Annotated[int, counted(0, "Seed of everything random.")] = 0,
 ) -> None:
     """Infer an epidemic from 1, 8 and 14 observations, next to the true posterior, and write a page about it."""
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.app.commands.observation_files import read_observations
-from scorefold.app.commands.usage import at_work, known
+from scorefold.app.commands.usage import at_work, counted, known, target
 from scorefold.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def fit(
     simulations: Annotated[Path, typer.Argument(help="A store of simulations, or the TOML file that filled it.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     method: Annotated[str, typer.Option(help="auto, f-npse, pf-npse, npse, npe, nle, nre or abc.")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the training.")] = 0,
+    seed: Annotated[int, counted(0, "Seed of the training.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
 ) -> None:
@@ -60,12 +60,12 @@ def fit(
 def sample(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
-    draws: Annotated[int, typer.Option(min=1, help="Posterior draws.")] = 1_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    draws: Annotated[int, counted(1, "Posterior draws.")] = 1_000,
+    seed: Annotated[int, counted(0, "Seed of the draws.")] = 0,
     rule: Annotated[str | None, typer.Option(help="How sets are composed.")] = None,
     sampler: Annotated[str | None, typer.Option(help="How draws are made.")] = None,
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,
-    prior: Annotated[Path | None, typer.Option(help="A TOML file with another [prior] to draw under.")] = None,
+    prior: Annotated[Path | None, typer.Option(help="A TOML file with another prior to draw under.")] = None,
     given: Annotated[list[str] | None, typer.Option(help="A parameter's value, as a=1.0: draws of the others.")] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
@@ -80,6 +80,7 @@ def sample(
     known_inputs = read_observations(inputs, "--inputs") if inputs else None
     if out.suffix not in DRAWS_FORMATS:
         raise typer.BadParameter(f"expected a name that ends in {', '.join(DRAWS_FORMATS)}; got {out}", param_hint="--out")
+    target(out)
     if set_size not in (None, "auto") and not str(set_size).isdecimal():
         raise typer.BadParameter(f"expected a whole number or auto; got {set_size}", param_hint="--set-size")
     size = int(set_size) if set_size and set_size != "auto" else set_size
@@ -106,8 +107,8 @@ def sample(
 def evidence(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    prior: Annotated[Path | None, typer.Option(help="A TOML file with another [prior] to have the evidence under.")] = None,
+    seed: Annotated[int, counted(0, "Seed of the draws.")] = 0,
+    prior: Annotated[Path | None, typer.Option(help="A TOML file with another prior to have the evidence under.")] = None,
     inputs: Annotated[
         Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
     ] = None,

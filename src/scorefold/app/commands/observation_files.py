@@ -35,7 +35,10 @@ def read_numbers(path: Path) -> "np.ndarray | Columns":
             return np.load(path, allow_pickle=False)
         if path.suffix == ".csv":
             return _table(path)
+    except UnicodeDecodeError:
+        raise ScorefoldError(f"{path} cannot be read: expected text in UTF-8; got other bytes. Save it as UTF-8.") from None
     except (OSError, ValueError, csv.Error) as error:
+        error = getattr(error, "strerror", None) or error
         raise ScorefoldError(f"{path} cannot be read: {error}") from None
     raise ScorefoldError(f"expected a file that ends in {' or '.join(OBSERVATION_FORMATS)}; got {path}")
 

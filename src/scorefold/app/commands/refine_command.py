@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs
-from scorefold.app.commands.usage import at_work, known
+from scorefold.app.commands.usage import at_work, counted, known
 
 if TYPE_CHECKING:
     from scorefold.app.config import Config
@@ -20,9 +20,9 @@ def refine(
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     config: Annotated[Path, typer.Option(help="The TOML file whose simulator it was trained on.")],
     out: Annotated[Path, typer.Option(help="Folder for the refined model.")],
-    budget: Annotated[int, typer.Option(min=200, help="Simulator calls to spend.")] = 5_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds at most, the last one included.")] = 6,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of simulations, training and draws.")] = 0,
+    budget: Annotated[int, counted(200, "Simulator calls to spend.")] = 5_000,
+    rounds: Annotated[int, counted(1, "Rounds at most, the last one included.")] = 6,
+    seed: Annotated[int, counted(0, "Seed of simulations, training and draws.")] = 0,
     inputs: Annotated[
         Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
     ] = None,

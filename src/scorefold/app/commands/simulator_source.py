@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from scorefold.app.commands.usage import known
+from scorefold.shown import listed
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -40,7 +41,7 @@ def belongs(posterior: "Posterior", names: tuple[str, ...], option: str) -> None
     """A simulator other than the one that the model was trained on is wrong usage."""
     if posterior.prior.names != names:
         raise typer.BadParameter(
-            f"expected the simulator that the model was trained on, with parameters {', '.join(posterior.prior.names)}; got "
-            f"one with {', '.join(names)}. Name it with --task or --config.",
+            f"expected the simulator that the model was trained on, with parameters {listed(posterior.prior.names)}; got one "
+            f"with {listed(names)}. Name it: --config FILE.toml for your own, --task NAME for one of `scorefold tasks`.",
             param_hint=option,
         )

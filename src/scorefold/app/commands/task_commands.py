@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scorefold.app.commands.usage import folder, known
+from scorefold.app.commands.usage import counted, folder, known
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,8 +45,8 @@ def tasks(context: Context) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="A task; see `scorefold tasks`.")],
     out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("tasks"),
-    simulations: Annotated[int, typer.Option(min=50, help="How many to draw from the prior for the picture.")] = 2_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations.")] = 0,
+    simulations: Annotated[int, counted(50, "How many to draw from the prior for the picture.")] = 2_000,
+    seed: Annotated[int, counted(0, "Seed of the simulations.")] = 0,
 ) -> None:
     """Describe a task, and draw a picture of what it simulates over its prior."""
     from rich.console import Console

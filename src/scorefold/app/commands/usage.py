@@ -1,10 +1,14 @@
-"""What the commands share: wrong usage is refused before any work is done, warnings become lines, programs are kept."""
+"""What the commands share: wrong usage is refused before any work is done, warnings become lines, programs are kept.
 
+An option that counts something is declared by `counted`, so that 1e4 is as good as 10000.
+"""
+
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 
@@ -19,6 +23,29 @@ def known(option: str, look_up: Callable[[], T]) -> T:
         return look_up()
     except ScorefoldError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def counted(least: int, words: str, *names: str) -> Any:
+    """An option that is a whole number of at least `least`, written 10000, 10_000 or 1e4; `words` are its help."""
+
+    def whole_number(text: Any) -> int:
+        from scorefold import settings
+
+        try:
+            return settings.count("it", float(text), least)
+        except (ScorefoldError, ValueError):
+            raise typer.BadParameter(f"expected a whole number ≥ {least}, such as 1000 or 1e3; got {text}") from None
+
+    return typer.Option(*names, parser=whole_number, metavar=f"<number ≥ {least}>", help=words)
+
+
+def target(path: Path, option: str = "--out") -> None:
+    """A file that could not be written, since its folder is not there or not ours to write to, is wrong usage."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise typer.BadParameter(f"expected a folder that is there; got {path}, but there is no {parent}", param_hint=option)
+    if not os.access(parent, os.W_OK):
+        raise typer.BadParameter(f"expected a folder that can be written to; got {path} in {parent}", param_hint=option)
 
 
 def folder(out: Path) -> None:
