@@ -111,6 +111,8 @@ class Draws:
 
         Raises:
             ScorefoldError: `level` is not between 0 and 1.
+
+        The example of `Draws` prints one.
         """
         if not settings.fits(level, float) or not 0 < level < 1:
             raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
@@ -143,6 +145,12 @@ class Draws:
 
         Raises:
             ScorefoldError: `level` is not between 0 and 1.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> theta = np.array([[0.0], [1.0], [1.1], [1.2], [9.0]])
+            >>> Draws(theta, ("v",), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1).hdi(0.6)
+            {'v': (1.0, 1.2)}
         """
         if not settings.fits(level, float) or not 0 < level < 1:
             raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
@@ -163,6 +171,12 @@ class Draws:
 
         Raises:
             ScorefoldError: `posterior_predictive` or `log_likelihood` has another shape.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 1)), ("v",), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.to_arviz()["posterior"]["v"].shape
+            (1, 50)
         """
         groups: Groups = {"posterior": self._by_name(self.theta)}
         if self.prior is not None:
@@ -200,13 +214,33 @@ class Draws:
         return {"trust": told["verdict"], "trust_why": told["why"], **found}
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame, one column for each parameter."""
+        """As a pandas DataFrame.
+
+        Returns:
+            One column for each parameter, one row for each draw.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> list(draws.to_pandas().columns)
+            ['v', 'a']
+        """
         import pandas
 
         return pandas.DataFrame(self.theta, columns=list(self.names))
 
     def to_numpy(self) -> np.ndarray:
-        """As a NumPy array with named fields, `array["beta"]`."""
+        """As a NumPy array with named fields, one for each parameter.
+
+        Returns:
+            An array (draws,), so that `array["v"]` are the draws of v. `np.asarray(draws)` is θ (draws, dim) without names.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.to_numpy()["a"].shape
+            (50,)
+        """
         named = np.empty(len(self.theta), [(name, np.float64) for name in self.names])
         for i, name in enumerate(self.names):
             named[name] = self.theta[:, i]
@@ -239,6 +273,12 @@ class Draws:
             ScorefoldError: The number of observations is not that of their inputs.
             SimulatorError: Too many of them failed. Its `x` has the data sets of the first draws, as many as are complete.
             Interrupted: On Ctrl-C, with the same as its `x`.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.predict(lambda theta, rng: theta + rng.normal(size=2)).shape  # draws, observations, numbers
+            (50, 10, 2)
         """
         if self.inputs is None:
             if inputs is not None:

@@ -94,7 +94,14 @@ class Store:
 
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
-        """Whether there is a description."""
+        """Whether there is a store at this path.
+
+        Args:
+            path: A folder, which need not be there.
+
+        Returns:
+            Whether it holds a store's description.
+        """
         return (Path(path) / "description.json").is_file()
 
     @classmethod
@@ -113,7 +120,21 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], expected: Mapping[str, Any] | None = None) -> "Store":
-        """The store at this path, all its files checked; refused if it is not about what is expected."""
+        """The store at this path, all its files checked.
+
+        Args:
+            path: The folder that `sf.simulate(..., store=folder)` filled.
+            expected: A description that it must have. Default None: any.
+
+        Returns:
+            The store, to read from.
+
+        Raises:
+            ScorefoldError: There is no store, its description is not what is expected, or somebody has changed it. Files that
+                are damaged are no error: they are moved to quarantine/, with a ScorefoldWarning.
+
+        The example of `Store` opens one.
+        """
         path = settings.folder(path)
         about = description.read(path)
         if expected is not None:
@@ -131,6 +152,12 @@ class Store:
 
         For code that was moved, renamed inside or written otherwise without a change of what it returns. The description is
         written anew, and names it from now on.
+
+        Args:
+            simulator: The function as it is now.
+
+        Raises:
+            StorageError: The store cannot be written to.
         """
         about = {**self.about, "simulator": fingerprint(simulator)}
         with _writing(self.path):
@@ -321,22 +348,51 @@ class Store:
     # What it is for
 
     def statuses(self, stop: int | None = None) -> np.ndarray:
-        """(simulations,) what became of each of those that are there; the codes are places in `outcome.STATUS`."""
+        """What became of each simulation that is there.
+
+        Args:
+            stop: Only the first so many. Default None: all.
+
+        Returns:
+            (simulations,) codes: 0 is "ok", and the others are the places of the words that `counts()` has, in that order.
+        """
         parts = [part["status"] for _, part in self.read(stop)]
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def counts(self, stop: int | None = None) -> dict[str, int]:
-        """How many simulations have each status."""
+        """How many simulations have each status.
+
+        Args:
+            stop: Of the first so many. Default None: of all.
+
+        Returns:
+            A number for each word: ok, raised, not finite, wrong shape, timed out, …
+        """
         return dict(zip(STATUS, np.bincount(self.statuses(stop), minlength=len(STATUS)).tolist(), strict=True))
 
     def runtimes(self, start: int, stop: int) -> np.ndarray:
-        """Seconds of simulations start … stop-1; NaN where they were not kept."""
+        """How long simulations took.
+
+        Args:
+            start: The first of them.
+            stop: One after the last.
+
+        Returns:
+            (stop - start,) seconds; NaN where they were not kept.
+        """
         return self._runtimes.read(start, stop)
 
     def simulations(self, stop: int | None = None) -> Simulations:
-        """The first `stop` simulations (all by default) as training cases; mapped from disk where they are large.
+        """The simulations as training cases, for `sf.fit`.
 
-        Raises a ScorefoldError if some of them are missing: run the same simulation on the store again to make them.
+        Args:
+            stop: The first so many of them. Default None: all.
+
+        Returns:
+            What `sf.simulate` returned; observations are mapped from the disk where they are large.
+
+        Raises:
+            ScorefoldError: Some of them are missing: run the same simulation on the store again to make them.
         """
         end = self.stop()
         stop = end if stop is None else settings.count("stop, the number of simulations", stop, 1)
