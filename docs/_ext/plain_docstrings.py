@@ -8,6 +8,7 @@ from typing import Any
 
 STAR = re.compile(r"(?<![\w*\\`])\*(?=\w)")
 PAGE = re.compile(r"`docs/([\w/]+)\.md`")
+ARRAY_LIKE = re.compile(r"[~\w.]*_Buffer \| .*?\[complex \| bytes \| str\]")
 QUALIFIED = re.compile(r"~?\b(?:\w+\.)+(?=[A-Za-z_])")
 
 
@@ -23,9 +24,12 @@ def _plain(line: str) -> str:
 def shorten(
     app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    """`compose.gauss.Gauss` is `Gauss`, and a default that is made anew for each object is `...`."""
-    if what != "class" or not signature:
+    """NumPy's `ArrayLike` is that; in a class `compose.gauss.Gauss` is `Gauss`, and a default made for each object `...`."""
+    if not signature:
         return None
+    signature = ARRAY_LIKE.sub("ArrayLike", signature)
+    if what != "class":
+        return signature, returns
     return QUALIFIED.sub("", signature).replace("~", "").replace("<factory>", "..."), returns
 
 
