@@ -49,6 +49,7 @@ autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autoclass_content = "class"
 python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
 python_maximum_signature_line_length = 88
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -63,7 +64,8 @@ html_title = "scorefold"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 # Nothing lies below these pages, or they need the room.
-html_sidebars: dict[str, list[str]] = {page: [] for page in ("index", "mathematics", "gallery", "promises", "coming_from/*")}
+ROOMY = ("index", "mathematics", "gallery", "accuracy", "promises", "coming_from/*")
+html_sidebars: dict[str, list[str]] = {page: [] for page in ROOMY}
 html_show_sourcelink = False
 html_copy_source = True
 html_sourcelink_suffix = ".txt"

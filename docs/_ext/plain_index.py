@@ -12,7 +12,7 @@ HEAD = """# scorefold
 
 > A Python library and command line for simulation-based inference. You have a simulator whose likelihood nobody can write down,
 > a prior, and n independent observations; scorefold draws from the posterior given all of them, for n from one to many
-> thousands, by composing the diffusion scores of single observations or of small sets of them.
+> thousands, by adding up a learned likelihood, or by composing the diffusion scores of single observations or of small sets.
 
 The usual walk is `sims = sf.simulate(prior, simulator, budget=10_000)`, `posterior = sf.fit(sims)`,
 `draws = posterior.sample(x_obs)`, then `draws.trust`, `posterior.check`, `posterior.refine` and `sf.diagnose`. A simulator is a

@@ -1,4 +1,4 @@
-"""Pages that lie at the root of the repository, with their links as they are from here."""
+"""Pages that lie at the root of the repository, and links between them and the others, as they are on the site."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,10 @@ PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
 
 
 def read(app: Any, docname: str, source: list[str]) -> None:
-    """Put the file of the root in the place of the stub that names it."""
+    """Put the file of the root in the place of the stub that names it, and lead links of other pages to the stub."""
     if docname not in PAGES:
+        for name, file in PAGES.items():
+            source[0] = source[0].replace(f"../{file}", f"{name}.md")
         return
     app.env.note_dependency(str(ROOT / PAGES[docname]))
     text = (ROOT / PAGES[docname]).read_text(encoding="utf-8")

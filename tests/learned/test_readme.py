@@ -29,7 +29,6 @@ SMALLER = {
         {
             "budget=10_000": "budget=300",
             "fit(sims, seed=0": f"fit(sims, {TINY}, seed=0",
-            'method="pf-npse"': f"method={TINY}",
             "progress=True": "progress=False",
         },
         0,

@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -28,6 +29,8 @@ TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", flags=re.DOTALL)
 
 sys.path.insert(0, str(DOCS / "_ext"))
 from check_site import faults  # noqa: E402
+from root_pages import PAGES as AT_THE_ROOT  # noqa: E402
+from root_pages import read  # noqa: E402
 
 
 def contents(page: str) -> set[str]:
@@ -98,6 +101,28 @@ def test_the_check_of_a_site(tmp_path, body, words):
     (tmp_path / "a.html").write_text(f"<html><body>{body}</body></html>")
     (tmp_path / "b.html").write_text("<html><body><p id='place'></p></body></html>")
     assert faults(tmp_path) == ([words] if words else [])
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "found"),
+    [
+        ("benchmark", "[it](../CONTRIBUTING.md#add-a-task)", "[it](contributing.md#add-a-task)"),
+        ("howto/index", "[it](../../CHANGELOG.md)", "[it](../changelog.md)"),
+        ("benchmark", "[it](../benchmarks/results/peers.csv)", "[it](../benchmarks/results/peers.csv)"),
+    ],
+)
+def test_links_to_the_root_lead_to_its_pages_on_the_site(page, link, found):
+    source = [link]
+    read(None, page, source)
+    assert source == [found]
+
+
+def test_a_page_of_the_root_is_read_with_its_links():
+    for name, file in AT_THE_ROOT.items():
+        app, source = SimpleNamespace(env=SimpleNamespace(note_dependency=lambda path: None)), [""]
+        read(app, name, source)
+        assert source[0].splitlines()[0] == (ROOT / file).read_text().splitlines()[0]
+        assert "](docs/" not in source[0]
 
 
 if all(find_spec(name) for name in ("sphinx", "myst_nb", "pydata_sphinx_theme", "sphinx_design")):

@@ -1,8 +1,10 @@
 """The public surface: every name is there, whatever was imported before it, and means what the README says."""
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,6 +93,42 @@ def test_help_shows_every_argument_and_says_what_it_is(name: str, thing: object)
     text = thing.__doc__ or ""
     undescribed = [one for one in parameters if one != "self" and f"{one}:" not in text]
     assert not undescribed, f"help({name}) does not say what {undescribed} are"
+
+
+def taught() -> list[tuple[str, object]]:
+    """Whatever the reference shows that is called: public names, those of rooms, and methods that users call."""
+    rooms = [(f"{room}.{name}", getattr(getattr(sf, room), name)) for room in ROOMS for name in dir(getattr(sf, room))]
+    classes = {sf.Posterior, sf.Draws, sf.Prior, sf.Store}
+    told = "\n".join(path.read_text() for path in (Path(__file__).parents[2] / "docs" / "api").glob("*.rst"))
+    methods = [
+        (f"{kind.__name__}.{name}", getattr(kind, name))
+        for kind in classes
+        for name in re.findall(rf":: scorefold\.{kind.__name__}\n   :members: (.*)", told)[0].split(", ")
+    ]
+    found = [*((name, getattr(sf, name)) for name in VERBS), *rooms, *methods]
+    errors = tuple(one for _, one in rooms if inspect.isclass(one) and issubclass(one, BaseException))
+    return [(name, one) for name, one in found if inspect.isroutine(one) or (inspect.isclass(one) and one not in errors)]
+
+
+SHOWN_WITH_THEIR_CLASS = {
+    "Draws.keys", "Prior.dim", "errors.Kept",
+    *(f"Store.{name}" for name in ("exists", "accept", "counts", "statuses", "runtimes", "simulations")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "thing"), taught(), ids=[name for name, _ in taught()])
+def test_help_teaches(name: str, thing: object) -> None:
+    text = inspect.getdoc(thing) or ""
+    assert len(text.split()) >= 8
+    if name not in SHOWN_WITH_THEIR_CLASS:
+        assert "Example:" in text or re.search(r"`docs/\w+\.md` (has|says)|The example of", text), (
+            f"help({name}) shows no example"
+        )
+    if inspect.isroutine(thing):
+        arguments = [one for one in inspect.signature(thing).parameters if one != "self"]
+        returns = inspect.signature(thing).return_annotation not in (None, "None")
+        assert not arguments or "Args:" in text
+        assert not (arguments and returns) or "Returns:" in text
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -156,6 +156,8 @@ def training(posterior: Posterior, title: str = "") -> "Figure":
 
     Raises:
         ScorefoldError: where nothing was trained, as with ABC.
+
+    `docs/gallery.md` has an example that the site runs.
     """
     history = getattr(posterior, "history", None)
     if history is None:
@@ -180,6 +182,8 @@ def sampler(draws: Draws, title: str = "") -> "Figure":
 
     Raises:
         ScorefoldError: where the draws did not go through noise levels.
+
+    `docs/gallery.md` has an example that the site runs.
     """
     info = _drawn(draws).info
     levels = {name: getattr(info, name, None) for name in ("gamma", "step", "q", "stein", "drift")}
@@ -210,6 +214,8 @@ def rounds(posterior: Posterior, parameters: Sequence[str] | None = None, truth:
     Raises:
         ScorefoldError: where it is no refined posterior, comes from a version that kept no draws of rounds, or a parameter is
             not there.
+
+    `docs/gallery.md` has an example that the site runs.
     """
     if not isinstance(posterior, RefinedPosterior):
         raise ScorefoldError(f"expected what posterior.refine returns; got {type(posterior).__name__}")

@@ -48,7 +48,7 @@ MOST_LEVELS = 100_000
 @settings.spelled
 @dataclass(frozen=True)
 class NPSE(Method):
-    """Scores of the posterior, composed over sets of observations: the method to take first, for any number of observations.
+    """Scores of the posterior, composed over sets of observations: for series, images, and where no likelihood can be learned.
 
     `sf.fit(sims, "f-npse")` is `NPSE(set_size=1)`, "pf-npse" is `NPSE()` and "npse" is `NPSE(composes=False)`. With other
     settings give an object: `sf.fit(sims, sf.NPSE(width=128))`.

@@ -102,6 +102,8 @@ class Densities(ABC):
 
         Raises:
             ScorefoldError: The method has no density, or arguments do not fit.
+
+        `docs/densities.md` has an example that the tests run.
         """
         x, options = self.checked(x_obs, inputs), self._checked_options(Options(prior=prior))
         points = settings.numbers("theta", theta)
@@ -137,6 +139,8 @@ class Densities(ABC):
 
         Raises:
             ScorefoldError: The method has no density, or arguments do not fit.
+
+        `docs/densities.md` has an example that the tests run.
         """
         x, options = self.checked(x_obs, inputs), self._checked_options(Options(prior=prior))
         with single_precision():
@@ -165,6 +169,8 @@ class Densities(ABC):
 
         Raises:
             ScorefoldError: The method has no likelihood, or arguments do not fit.
+
+        `docs/densities.md` has an example that the tests run.
         """
         x = self.checked(x_obs, inputs)
         if not hasattr(self, "log_likelihoods"):
@@ -191,6 +197,8 @@ class Densities(ABC):
 
         Raises:
             ScorefoldError: The method has neither scores nor likelihoods of single observations, or arguments do not fit.
+
+        `docs/densities.md` has an example that the tests run.
         """
         x = self.checked(x_obs, inputs)
         with single_precision():

@@ -114,6 +114,8 @@ class Draws:
 
         Raises:
             ScorefoldError: `level` is not between 0 and 1.
+
+        The example of `Draws` prints one.
         """
         if not settings.fits(level, float) or not 0 < level < 1:
             raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
@@ -146,6 +148,12 @@ class Draws:
 
         Raises:
             ScorefoldError: `level` is not between 0 and 1.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> theta = np.array([[0.0], [1.0], [1.1], [1.2], [9.0]])
+            >>> Draws(theta, ("v",), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1).hdi(0.6)
+            {'v': (1.0, 1.2)}
         """
         if not settings.fits(level, float) or not 0 < level < 1:
             raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
@@ -166,6 +174,12 @@ class Draws:
 
         Raises:
             ScorefoldError: `posterior_predictive` or `log_likelihood` has another shape.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 1)), ("v",), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.to_arviz()["posterior"]["v"].shape
+            (1, 50)
         """
         groups: Groups = {"posterior": self._by_name(self.theta)}
         if self.prior is not None:
@@ -262,6 +276,12 @@ class Draws:
             ScorefoldError: The number of observations is not that of their inputs.
             SimulatorError: Too many of them failed. Its `x` has the data sets of the first draws, as many as are complete.
             Interrupted: On Ctrl-C, with the same as its `x`.
+
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> draws = Draws(np.ones((50, 2)), ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> draws.predict(lambda theta, rng: theta + rng.normal(size=2)).shape  # draws, observations, numbers
+            (50, 10, 2)
         """
         if self.inputs is None:
             if inputs is not None:

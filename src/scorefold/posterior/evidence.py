@@ -138,6 +138,8 @@ def evidence(
     Raises:
         ScorefoldError: The posterior has no density, was refined (p(x_j) would be under a proposal), or its prior is known
             from draws.
+
+    `docs/densities.md` has examples that the tests run.
     """
     if not isinstance(posterior, Densities):
         raise ScorefoldError(f"expected a posterior; got {type(posterior).__name__}. sf.fit returns one.")

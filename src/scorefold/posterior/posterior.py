@@ -128,6 +128,15 @@ class Posterior(Fitted, Densities):
             ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
                 cannot take, for options that this method does not have, and for another prior with weight where nothing was
                 simulated.
+
+        Example:
+            >>> import scipy.stats, scorefold as sf
+            >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+            >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500)
+            >>> posterior = sf.fit(sims, "abc")
+            >>> posterior.sample([[0.5, 0.7]], draws=100).theta.shape
+            (100, 1)
+            >>> one, other = posterior.sample([[[0.5, 0.7]], [[-0.1, 0.2]]], draws=100)  # two data sets
         """
         draws, seed = settings.count("draws", draws, 1), settings.seed(seed)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
@@ -151,6 +160,8 @@ class Posterior(Fitted, Densities):
 
         Raises:
             ScorefoldError: if the method has no such setting.
+
+        `docs/rules.md` says which rule goes with which sampler.
         """
         given = {word: value for word, value in (("rule", rule), ("sampler", sampler)) if value is not None}
         self._checked_options(Options(rule=rule, sampler=sampler))
@@ -199,6 +210,8 @@ class Posterior(Fitted, Densities):
             Interrupted: on Ctrl-C with a store, which keeps what is done, or before 50 simulations of the round are done. Later
                 the refinement ends with the simulations that are done, or the best networks so far, and a ScorefoldWarning
                 says so. Of several data sets, the posteriors of the first ones are its `posteriors`.
+
+        `docs/refining.md` has examples that the tests run.
         """
         budget, rounds = settings.count("budget", budget, 1), settings.count("rounds", rounds, 1)
         plan = Refining(budget, rounds, settings.seed(seed), proposal, training, store, workers, progress)
@@ -266,6 +279,8 @@ class Posterior(Fitted, Densities):
 
         Raises:
             ScorefoldError: if this is no posterior of composed scores, was corrected before, or the check is of another one.
+
+        `docs/trust.md` has an example that the tests run.
         """
         raise ScorefoldError(
             f"expected a posterior of composed scores to correct; got one by {type(self.method).__name__}. Use method='f-npse'."
@@ -349,6 +364,13 @@ class Posterior(Fitted, Densities):
         Raises:
             ScorefoldError: As `sample`.
             Interrupted: On Ctrl-C, with the draws for the data sets that are done as its `draws`.
+
+        Example:
+            >>> import numpy as np, scipy.stats, scorefold as sf
+            >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+            >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500)
+            >>> sf.fit(sims, "abc").sample_many(np.zeros((3, 1, 2)), draws=50).theta.shape  # three data sets of one
+            (3, 50, 1)
         """
         draws = settings.count("draws", draws, 1)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
