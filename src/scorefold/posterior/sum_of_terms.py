@@ -4,6 +4,7 @@ Observations that are the same are added up once, times their number; they are p
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,18 +16,24 @@ from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.other_prior import OtherPrior
 from scorefold.compose.slice import Along
 from scorefold.density.mean_terms import MeanTerms, Terms
+from scorefold.density.stacked import each
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.at_draws import response
 from scorefold.sample.ascent import ascend, curvatures
+from scorefold.sample.by_steps import program
 from scorefold.sample.nuts import Chains, all_chains
 from scorefold.sample.tempered import Clouds, Tempered, tempered
 from scorefold.score.ensemble import bucket
-from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta
+from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
 
 CHUNK = 64
 """Observations whose terms are computed together."""
-CLOUD_CHUNK, PAIRS, PAIRS_ON_ACCELERATORS = 16, 256, 16_384
-"""Of a cloud: observations at a time, at least, and pairs of a draw and an observation: what fits a core's cache."""
+PAIRS, PAIRS_ON_ACCELERATORS = 256, 16_384
+"""Of a draw and an observation, at a time: what fits a core's cache."""
+ROOM = 256
+"""Draws that a compiled sum has room for."""
+LEAST_ROOM, MORE_ROOM = 64, 16
+"""Observations that it has room for at least, and how many times as many the next one has."""
 MASSES = 256
 """Draws of x at each u, by which the mass of a geometric mean of densities is measured."""
 ASCENT = 30
@@ -85,18 +92,26 @@ class Sum(NamedTuple):
     tilt: Tilt | None
 
 
+def roomy(x: np.ndarray) -> tuple[Float[Array, "obs x"], Float[Array, " obs"]]:
+    """Observations that differ, and how often each is there, in a room of few sizes: what is empty of it costs nothing."""
+    different, times = counted(x)
+    room = LEAST_ROOM
+    while room < len(times):
+        room *= MORE_ROOM
+    missing = room - len(times)
+    return jnp.asarray(np.pad(different, ((0, missing), (0, 0)), mode="edge")), jnp.asarray(np.pad(times, (0, missing)))
+
+
 @eqx.filter_jit
 def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None) -> Sum:
     """The sum over these observations, with nothing taken off."""
     return Sum(terms, jax.vmap(terms.prepare)(x), times, jnp.zeros(len(times)), tilt)
 
 
-@eqx.filter_jit
 def levelled(whole: Sum, u: Theta) -> Sum:
     """The same sum, less its value at u."""
-    with jax.default_matmul_precision("highest"):
-        heights = _each(whole.terms, whole.x, u[None])[0]
-        return whole._replace(heights=jnp.where(jnp.isfinite(heights), heights, 0.0))
+    heights = _each_at(whole.terms, whole.x, jnp.asarray(u))
+    return whole._replace(heights=jnp.asarray(np.where(np.isfinite(heights), heights, 0.0)))
 
 
 def level(whole: Sum) -> float:
@@ -104,11 +119,18 @@ def level(whole: Sum) -> float:
     return float(np.asarray(whole.times, np.float64) @ np.asarray(whole.heights, np.float64))
 
 
-@eqx.filter_jit
-def terms_at(whole: Sum, u: Cloud) -> Float[Array, "points obs"]:
+def terms_at(whole: Sum, u: Cloud) -> Float[np.ndarray, "points obs"]:
     """What every observation adds to the sum."""
+    each = np.stack([np.asarray(_each_at(whole.terms, whole.x, one), np.float64) for one in np.asarray(u)])
+    times = np.asarray(whole.times, np.float64)
+    with np.errstate(invalid="ignore"):  # 0 times -∞, of padding
+        return np.where(times > 0, times * (each - np.asarray(whole.heights, np.float64)), 0.0)
+
+
+@eqx.filter_jit
+def _each_at(terms: Terms, x: Any, u: Theta) -> Float[Array, " obs"]:
     with jax.default_matmul_precision("highest"):
-        return whole.times * (_each(whole.terms, whole.x, u) - whole.heights)
+        return _each(terms, x, u[None])[0]
 
 
 def _each(terms: Terms, x: Any, u: Cloud) -> Float[Array, "points obs"]:
@@ -119,7 +141,8 @@ def _each(terms: Terms, x: Any, u: Cloud) -> Float[Array, "points obs"]:
 def some_of(whole: Sum, count: int, seed: int, size: Float[np.ndarray, " obs"] | None = None) -> Sum:
     """The sum over so many of the observations, chosen at random, and weighted so that its mean is that of all.
 
-    With a size for each, in proportion to it; those that are as large as all others together have one place for certain.
+    With a size for each, in proportion to it; those that are as large as all others together have one place for certain. The
+    room stays as it is, so that one program serves both sums.
     """
     times = np.asarray(whole.times, np.float64)
     size = times if size is None else np.where(times > 0, size, 0.0)
@@ -132,50 +155,99 @@ def some_of(whole: Sum, count: int, seed: int, size: Float[np.ndarray, " obs"] |
     share = size[rest] / size[rest].sum()
     drawn = rest[np.minimum(np.searchsorted(np.cumsum(share), (np.arange(left) + rng.uniform()) / max(left, 1)), len(rest) - 1)]
     weights = times[drawn] * size[rest].sum() / (size[drawn] * max(left, 1))
-    rows, often = np.concatenate([certain, drawn]), np.concatenate([times[certain], weights])
-    return whole._replace(
-        x=jax.tree.map(lambda v: v[rows], whole.x), times=jnp.asarray(often, jnp.float32), heights=whole.heights[rows]
-    )
+    empty = (0, len(times) - count)
+    rows, often = np.pad(np.concatenate([certain, drawn]), empty), np.pad(np.concatenate([times[certain], weights]), empty)
+    chosen, heights = jax.tree.map(lambda v: jnp.asarray(np.asarray(v)[rows]), (whole.x, whole.heights))
+    return whole._replace(x=chosen, times=jnp.asarray(often, jnp.float32), heights=heights)
+
+
+def sums_of_members(
+    u: Cloud, data: Sum, count: Array | None = None, slopes: bool = True
+) -> tuple[Float[Array, "members draws"], Float[Array, "members draws dim"]]:
+    """Σ_j of every member's terms, and its gradient if asked for, at the first so many draws, or at all; without the tilt.
+
+    Pairs of a draw and an observation follow each other a batch at a time, so that the cost follows the number of draws times
+    that of different observations, and one program serves any of both.
+    """
+    terms, x, times, heights, _ = data
+    together = PAIRS if jax.default_backend() == "cpu" else PAIRS_ON_ACCELERATORS
+    number = jnp.sum(times > 0)
+    pairs = (len(u) if count is None else count) * number
+
+    def added(term: Callable[[Theta, Any], Scalar], x: Any) -> tuple[Float[Array, " draws"], Cloud]:
+        def add(i: Array, total: tuple[Array, Cloud]) -> tuple[Array, Cloud]:
+            place = i * together + jnp.arange(together)
+            draw, obs, there = jnp.minimum(place // number, len(u) - 1), place % number, place < pairs
+            pair, often = (u[draw], jax.tree.map(lambda v: v[obs], x)), times[obs]
+            if slopes:
+                value, slope = jax.vmap(jax.value_and_grad(term))(*pair)
+                slope = jnp.where(there[:, None], often[:, None] * slope, 0.0)
+                total = total[0], total[1].at[draw].add(slope, indices_are_sorted=True)
+            else:
+                value = jax.vmap(term)(*pair)
+            value = jnp.where(there, often * (value - heights[obs]), 0.0)
+            return total[0].at[draw].add(value, indices_are_sorted=True), total[1]
+
+        return jax.lax.fori_loop(0, (pairs + together - 1) // together, add, (jnp.zeros(len(u)), jnp.zeros_like(u)))
+
+    if not isinstance(terms, MeanTerms):
+        return jax.tree.map(lambda v: v[None], added(terms.term, x))
+    members = terms.network, jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0), x)
+    return each(lambda one: added(lambda u, x: terms.of_member(u, one[0], x), one[1]), members)
 
 
 def likelihoods(u: Cloud, data: Sum) -> tuple[Float[Array, " draws"], Cloud]:
-    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows the number of different observations,
-    not the bucket's size.
+    """Σ_j of the members' mean term, and its gradient, for every draw.
 
     A tilt from N(0, I) to the prior counts like one more observation.
     """
-    terms, x, times, heights, tilt = data
-    pairs = PAIRS if jax.default_backend() == "cpu" else PAIRS_ON_ACCELERATORS
-    chunk = min(1 << max(CLOUD_CHUNK, pairs // len(u)).bit_length() - 1, len(times))  # divides a bucket
-
-    def one(u: Theta) -> tuple[Scalar, Theta]:
-        def add(i: Array, total: tuple[Scalar, Theta]) -> tuple[Scalar, Theta]:
-            some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), (x, times, heights))
-
-            def summed(u: Theta) -> Scalar:
-                x, times, heights = some
-                return jnp.sum(jnp.where(times > 0, times * (jax.vmap(lambda x: terms.term(u, x))(x) - heights), 0.0))
-
-            value, slope = jax.value_and_grad(summed)(u)
-            return total[0] + value, total[1] + slope
-
-        start = (jnp.zeros(()), jnp.zeros_like(u))
-        if tilt is not None:
-            start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
-        return jax.lax.fori_loop(0, (jnp.sum(times > 0) + chunk - 1) // chunk, add, start)
-
-    return jax.lax.map(one, u, batch_size=max(1, pairs // chunk))
+    value, slope = (jnp.mean(part, axis=0) for part in sums_of_members(u, data))
+    return _tilted(u, value, slope, Asked(data.tilt))
 
 
-def likelihoods_asked(v: Along, data: tuple[Sum, Asked]) -> tuple[Float[Array, " draws"], Along]:
-    """The same under another prior, or along the plane of some parameters."""
+class At(NamedTuple):
+    """A sum at some draws, under another prior or along a plane where that is asked for."""
+
+    value: Float[np.ndarray, " draws"]
+    slope: Float[np.ndarray, "draws free"]
+    of_members: Float[np.ndarray, "members draws dim"]
+    """The gradient of every member's own sum, with nothing else."""
+
+
+@partial(program, static_argnums=3)
+def _compiled(v: Along, count: Array, data: tuple[Sum, Asked], slopes: bool) -> tuple[Array, Along, Array]:
     own, asked = data
-    value, slope = likelihoods(asked.back(v), own)
-    if asked.other is not None:
-        other, tilt = asked.other, asked.tilt
-        more, pull = jax.vmap(jax.value_and_grad(lambda w: other.exact_log_ratio(w, tilt)))(asked.back(v))
+    u = asked.back(v)
+    values, of_members = sums_of_members(u, own, count, slopes)
+    value, slope = _tilted(u, jnp.mean(values, axis=0), jnp.mean(of_members, axis=0), asked)
+    return value, slope if asked.plane is None else slope @ asked.plane.free, of_members
+
+
+def _tilted(u: Cloud, value: Float[Array, " draws"], slope: Cloud, asked: Asked) -> tuple[Float[Array, " draws"], Cloud]:
+    """With what a tilt and another prior add."""
+    tilt, other = asked.tilt, asked.other
+    if tilt is not None:
+        more, pull = jax.vmap(jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0]))(u)
+        value, slope = value + more, slope + pull
+    if other is not None:
+        more, pull = jax.vmap(jax.value_and_grad(lambda w: other.exact_log_ratio(w, tilt)))(u)
         value, slope = value + more, slope + jnp.where(jnp.isfinite(more)[:, None], pull, 0.0)
-    return value, slope if asked.plane is None else slope @ asked.plane.free
+    return value, slope
+
+
+def at_draws(v: Along | Float[np.ndarray, "draws free"], data: tuple[Sum, Asked], slopes: bool = True) -> At:
+    """The sum at any number of draws, by one program."""
+    parts = []
+    for start in range(0, len(v), ROOM):
+        some = np.asarray(v[start : start + ROOM], np.float32)
+        room = np.concatenate([some, np.zeros((ROOM - len(some), v.shape[1]), np.float32)])
+        with jax.default_matmul_precision("highest"):
+            value, slope, of_members = _compiled(room, np.int32(len(some)), data, slopes)
+        kept = slice(len(some))
+        parts.append(At(np.asarray(value)[kept], np.asarray(slope)[kept], np.asarray(of_members)[:, kept]))
+    if len(parts) == 1:
+        return parts[0]
+    return At(*(np.concatenate(part, axis=axis) for part, axis in zip(zip(*parts, strict=True), (0, 0, 1), strict=True)))
 
 
 def log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked]) -> Scalar:
@@ -184,13 +256,6 @@ def log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], 
     u = asked.back(v[None])[0]
     value = log_density(u, own)
     return value if asked.other is None else value + asked.other.log_ratio_at(u, asked.tilt)
-
-
-@eqx.filter_jit
-def values_asked(u: Cloud, data: tuple[Sum, Asked]) -> Float[Array, " draws"]:
-    """Σ_j of the terms, and the log ratio of another prior; values alone."""
-    with jax.default_matmul_precision("highest"):
-        return likelihoods_asked(u, data)[0]
 
 
 @eqx.filter_jit
@@ -250,24 +315,26 @@ def clouds_of_many(
     def one(x: Array, key: Key) -> Tempered:
         own = prepared(terms, x, times, tilt)
         each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
-        return jax.vmap(lambda key: tempered(likelihoods, own, dim, size, key))(each)
+        return jax.vmap(lambda key: tempered(lambda u: likelihoods(u, own), dim, size, key))(each)
 
     return jax.vmap(one)(x, keys)
 
 
-@eqx.filter_jit
+@program
+def _scores(u: Cloud, of_members: Float[Array, "members draws dim"], tilt: Tilt | None) -> Float[Array, "members draws dim"]:
+    nothing = jnp.zeros(len(u)), -u
+    return of_members + _tilted(u, *nothing, Asked(tilt))[1]
+
+
+_response = program(response)
+
+
 def by_member(
-    terms: MeanTerms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None, u: Cloud
-) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
-    """The gradient of every member's own log density, a few draws at a time, and how far the draws give way to it."""
-
-    def one(network: Any) -> Cloud:
-        alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return likelihoods(u, prepared(alone, x, times, tilt))[1] - u
-
-    with jax.default_matmul_precision("highest"):
-        scores = jax.lax.map(one, terms.network)
-        return scores, response(u, scores)
+    data: tuple[Sum, Asked], u: Float[np.ndarray, "draws dim"]
+) -> tuple[Float[np.ndarray, "members draws dim"], Float[np.ndarray, "dim dim"]]:
+    """The gradient of every member's own log density, and how far the draws give way to it."""
+    scores = _scores(u, at_draws(u, data).of_members, data[0].tilt)
+    return np.asarray(scores, np.float64), np.asarray(_response(u, scores), np.float64)
 
 
 @eqx.filter_jit

@@ -110,7 +110,7 @@ class SummedPosterior(Posterior):
         v: np.ndarray
         info: SummedInfo
         if sampler == "smc":
-            v, ended = _tempered(sums.prepared(*data), asked, dim, draws, key)
+            v, ended = _tempered((self._whole(x), asked), dim, draws, key)
             info = despite_edges(ended) if cuts else ended
         elif sampler == "vi":
             v, info = variational_draws(sums.log_density_asked, (data, asked), dim, draws, key, self.method.steps)
@@ -123,9 +123,7 @@ class SummedPosterior(Posterior):
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """log N(u | 0, I) + Σ_j of the terms at points u (points, dim), under another prior if asked for."""
-        own, asked = sums.prepared(self.terms, *sums.counted(x), self._tilt), asked_of(self.prior, options)
-        at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
-        value = np.asarray(sums.values_asked(at, (own, asked)), np.float64)[: len(u)]
+        value = sums.at_draws(u, (self._whole(x), asked_of(self.prior, options)), slopes=False).value.astype(np.float64)
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
@@ -180,10 +178,8 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         count = JUDGED if len(x) < MANY else max(JUDGED_OF_MANY // 2, 4 * u.shape[1])
         some = u[:: -(-len(u) // count)]  # chains lie one after the other
-        at = jnp.asarray(np.resize(some, (bucket(len(some)), u.shape[1])), jnp.float32)
-        made = sums.by_member(terms, *sums.counted(x), self._tilt, at)
-        scores, gives_way = (np.asarray(one, np.float64) for one in made)
-        found = by_scores(MemberScores(scores[:, : len(some)], gives_way), some, self.prior.from_normal(some))
+        made = MemberScores(*sums.by_member((self._whole(x), asked_of(self.prior, options)), some))
+        found = by_scores(made, some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
         return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(terms.standardize, x, u))
@@ -261,6 +257,9 @@ class SummedPosterior(Posterior):
         """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
         return tilt_of(self.prior.proposal)
 
+    def _whole(self, x: np.ndarray) -> sums.Sum:
+        return sums.prepared(self.terms, *sums.roomy(x), self._tilt)
+
     def _chains(self, dim: int, number: int, draws: int) -> Chains:
         return Chains(dim, number, Length(self.method.warmup, chain_length(draws, number)))
 
@@ -272,18 +271,20 @@ class SummedPosterior(Posterior):
         return sampler, chains
 
 
-def _tempered(whole: sums.Sum, asked: Asked, dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
+def _tempered(data: tuple[sums.Sum, Asked], dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
     """Clouds on the sum of all terms, or of some and an expansion of the others where there are many."""
-    clouds, different = clouds_for(draws, dim), int(np.count_nonzero(whole.times))
+    (whole, asked), clouds = data, clouds_for(draws, dim)
+    different = int(np.count_nonzero(whole.times))
     if different < MANY:
-        return tempered_draws(sums.likelihoods_asked, (whole, asked), dim, clouds, draws, key)
+        return tempered_draws(lambda v: sums.at_draws(v, data)[:2], dim, clouds, draws, key)
     many = Many(
-        sums.likelihoods_asked,
         different,
-        levelled=lambda v: (sums.levelled(whole, asked.back(v[None])[0]), asked),
-        some=lambda data, count, seed, sizes: (sums.some_of(data[0], count, seed, sizes), asked),
-        each=lambda data, v: np.asarray(sums.terms_at(data[0], asked.back(v)), np.float64),
-        level=lambda data: sums.level(data[0]),
+        look=lambda own, v: sums.at_draws(v, (own, asked))[:2],
+        values=lambda own, v: sums.at_draws(v, (own, asked), slopes=False).value,
+        levelled=lambda v: sums.levelled(whole, asked.back(v[None])[0]),
+        some=sums.some_of,
+        each=lambda own, v: sums.terms_at(own, asked.back(v)),
+        level=sums.level,
     )
     return expanded_draws(many, dim, clouds, draws, key)
 
