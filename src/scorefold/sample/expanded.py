@@ -92,7 +92,7 @@ class Local(NamedTuple):
 
 
 class Summits(NamedTuple):
-    """Maxima of the posterior, the first of them the highest; copies of it fill up the places."""
+    """Maxima of the posterior, the first of them the highest; copies fill up the places."""
 
     u: Float[Array, "points dim"]
     covariance: Float[Array, "points dim dim"]
@@ -302,7 +302,7 @@ def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits | No
         height = np.asarray(terms.value, np.float64) - np.square(at).sum(axis=1) / 2
         height += np.linalg.slogdet(covariance)[1] / 2
         kept = apart(at, height, covariance, FAR_LOWER * many.number / number)
-    rows = np.array(kept + kept[:1] * (CENTRES - len(kept)))
+    rows = _filled(np.array(kept))
     local = jax.tree.map(lambda v: jnp.asarray(v[rows]), terms)
     return whole, Summits(
         jnp.asarray(top[rows]), jnp.asarray(around_top[rows]), local, jnp.asarray(np.arange(CENTRES) < len(kept))
@@ -347,19 +347,14 @@ def _follow(
     at: Look, u: Float[np.ndarray, "points dim"], inverse: Float[np.ndarray, "points dim dim"]
 ) -> tuple[np.ndarray, np.ndarray, Local]:
     """Uphill from points to their summits; the covariances of the Gaussians there, and the sum."""
-    there, room = len(u), -(-CENTRES // len(u)) * len(u)  # copies fill up the places, and are not looked at
-
-    def copied(looked: tuple[Array, Array]) -> Any:
-        return jax.tree.map(lambda v: np.tile(v, (room // there,) + (1,) * (v.ndim - 1))[:CENTRES], looked)
-
-    begin = copied((np.asarray(u, np.float32), np.asarray(inverse, np.float32)))
-    now = arrived(*map(jnp.asarray, begin))
+    now, there = arrived(*(jnp.asarray(_filled(part), jnp.float32) for part in (u, inverse))), len(u)
+    begin = now.inverse
     for _ in range(FURTHER_STEPS):
         if not below(now):
             break
         to = ahead_of(now)
-        now = stepped(now, to, *copied(at(np.asarray(to)[:there])))
-    covariance = _covariances(_locals(at, now.u, jnp.asarray(begin[1]), there).bend)
+        now = stepped(now, to, *map(_filled, at(np.asarray(to)[:there])))
+    covariance = _covariances(_locals(at, now.u, begin, there).bend)
     local = _locals(at, now.u, covariance, there)
     return jax.tree.map(lambda v: np.asarray(v)[:there], (now.u, _covariances(local.bend), local))
 
@@ -375,7 +370,6 @@ def _expansion(many: Many, some: Any, summits: Summits) -> Expansion:
     """At the summits."""
     there = int(np.asarray(summits.there).sum())
     local = _locals(many.at(some), summits.u, summits.covariance, there)
-    local = jax.tree.map(lambda v: jnp.concatenate([v[:there], jnp.repeat(v[:1], CENTRES - there, axis=0)]), local)
     return Expansion(summits.u, _whitening(summits.covariance), summits.terms, local, summits.there)
 
 
@@ -389,13 +383,14 @@ def _locals(at: Look, u: Float[Array, "points dim"], covariance: Float[Array, "p
 
     It is impossible where one of these points is.
     """
-    places = np.asarray(_to_either_side(u, covariance))
-    value, slope = at(places[:there].reshape(-1, u.shape[1]))
-    looked = (
-        np.resize(part.reshape(there, -1, *part.shape[1:]), (len(u), places.shape[1], *part.shape[1:]))
-        for part in (value, slope)
-    )
-    return _between(covariance, *looked)
+    places = np.asarray(_to_either_side(u, covariance))[:there]
+    looked = (part.reshape(there, places.shape[1], *part.shape[1:]) for part in at(np.concatenate(places)))
+    return _between(covariance, *map(_filled, looked))
+
+
+def _filled(part: np.ndarray) -> np.ndarray:
+    """With copies, where there are fewer summits than places for them, so that few programs serve any number."""
+    return np.resize(part, (CENTRES, *part.shape[1:]))
 
 
 @program

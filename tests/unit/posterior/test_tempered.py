@@ -58,7 +58,9 @@ def test_a_gaussian_however_narrow(dim, sd, figure):
 @pytest.mark.false_failure(1e-6)
 def test_four_modes_have_their_weights():
     _, x = tasks.get("slcp").observe(8, seed=0)
-    u, info = tempered_draws(looked(four_points, jnp.asarray(x, jnp.float32)), 5, clouds_for(1_000, 5), 1_000, jax.random.key(0))
+    u, info = tempered_draws(
+        looked(four_points, jnp.asarray(x, jnp.float32)), 5, clouds_for(1_000, 5), 1_000, jax.random.key(0)
+    )
     shares = np.bincount(2 * (u[:, 2] > 0) + (u[:, 3] > 0), minlength=4) / len(u)
     assert info.converged
     assert (np.abs(shares - 0.25) < 0.12).all()

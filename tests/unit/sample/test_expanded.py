@@ -333,7 +333,7 @@ def test_an_expansion_adds_what_is_of_third_order():
     whole = Local(value + 7, slope, bend)  # the sum of all, where it is known, is another
     expansion = Expansion(centre, jnp.eye(2)[None] / root, whole, Local(value, slope, bend), jnp.array([True]))
     u = centre + root * jnp.asarray(np.random.default_rng(0).normal(size=(8, 2)), jnp.float32)
-    of_all = jax.jit(lambda u: expanded(u, (cubes, some, expansion)))
+    of_all = expanded(lambda u: cubes(u, some), expansion)
     found = of_all(u)
     np.testing.assert_allclose(found[0], cubes(u, some)[0] + 7, rtol=1e-4)
     np.testing.assert_allclose(found[1], cubes(u, some)[1], rtol=1e-4, atol=1e-3)
