@@ -214,7 +214,7 @@ class At(NamedTuple):
     """The gradient of every member's own sum, with nothing else."""
 
 
-@partial(program, static_argnums=3)
+@partial(program, quickly=False, static_argnums=3)
 def _compiled(v: Along, count: Array, data: tuple[Sum, Asked], slopes: bool) -> tuple[Array, Along, Array]:
     own, asked = data
     u = asked.back(v)
