@@ -56,7 +56,8 @@ class MeanTerms(eqx.Module):
 
     def by_member(self, u: Theta, x: Any) -> Float[Array, " members"]:
         """The term of every member."""
-        return each(lambda member: self.of_member(u, *member), (self.network, x))
+        found: Float[Array, " members"] = each(lambda member: self.of_member(u, *member), (self.network, x))
+        return found
 
     def of_member(self, u: Theta, network: Any, x: Any) -> Scalar:
         """The term of one member, whose network and prepared observation these are."""

@@ -110,8 +110,8 @@ def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | 
 
 def levelled(whole: Sum, u: Theta) -> Sum:
     """The same sum, less its value at u."""
-    heights = _each_at(whole.terms, whole.x, jnp.asarray(u))
-    return whole._replace(heights=jnp.asarray(np.where(np.isfinite(heights), heights, 0.0)))
+    heights = _term_at(whole, np.asarray(u))
+    return whole._replace(heights=jnp.asarray(np.where(np.isfinite(heights), heights, 0.0), jnp.float32))
 
 
 def level(whole: Sum) -> float:
@@ -121,16 +121,20 @@ def level(whole: Sum) -> float:
 
 def terms_at(whole: Sum, u: Cloud) -> Float[np.ndarray, "points obs"]:
     """What every observation adds to the sum."""
-    each = np.stack([np.asarray(_each_at(whole.terms, whole.x, one), np.float64) for one in np.asarray(u)])
+    each = np.stack([_term_at(whole, one) for one in np.asarray(u)])
     times = np.asarray(whole.times, np.float64)
     with np.errstate(invalid="ignore"):  # 0 times -∞, of padding
         return np.where(times > 0, times * (each - np.asarray(whole.heights, np.float64)), 0.0)
 
 
-@eqx.filter_jit
-def _each_at(terms: Terms, x: Any, u: Theta) -> Float[Array, " obs"]:
+def _term_at(whole: Sum, u: Float[np.ndarray, " dim"]) -> Float[np.ndarray, " obs"]:
     with jax.default_matmul_precision("highest"):
-        return _each(terms, x, u[None])[0]
+        return np.asarray(_each_at(whole.terms, whole.x, np.asarray(u, np.float32)), np.float64)
+
+
+@partial(program, quickly=False)
+def _each_at(terms: Terms, x: Any, u: Theta) -> Float[Array, " obs"]:
+    return _each(terms, x, u[None])[0]
 
 
 def _each(terms: Terms, x: Any, u: Cloud) -> Float[Array, "points obs"]:
@@ -193,7 +197,8 @@ def sums_of_members(
     if not isinstance(terms, MeanTerms):
         return jax.tree.map(lambda v: v[None], added(terms.term, x))
     members = terms.network, jax.tree.map(lambda v: jnp.moveaxis(v, 1, 0), x)
-    return each(lambda one: added(lambda u, x: terms.of_member(u, one[0], x), one[1]), members)
+    found: tuple[Array, Array] = each(lambda one: added(lambda u, x: terms.of_member(u, one[0], x), one[1]), members)
+    return found
 
 
 def likelihoods(u: Cloud, data: Sum) -> tuple[Float[Array, " draws"], Cloud]:

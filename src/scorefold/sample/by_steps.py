@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from importlib.metadata import version
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,42 +29,42 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 if version("jaxlib").startswith("0.10."):  # another version may not know it
     QUICKLY["xla_cpu_use_fusion_emitters"] = False
 
-Look = Callable[[Cloud], tuple[Any, Any]]
+Look = Callable[[Any], tuple[Any, Any]]
 """u to ℓ and ∇ℓ at every point, as arrays of JAX or NumPy."""
-State, Result = TypeVar("State"), TypeVar("Result")
-Loop = Callable[[Callable[[State], Array], Callable[[State], State], State], State]
+State = Any
+Loop = Callable[[Callable[[State], Any], Callable[[State], State], State], State]
 """As long as a state says so, the next one."""
 
 
-def at_once(goes_on: Callable[[State], Array], step: Callable[[State], State], state: State) -> State:
+def at_once(goes_on: Callable[[State], Any], step: Callable[[State], State], state: State) -> State:
     """In a compiled program."""
     return jax.lax.while_loop(goes_on, step, state)
 
 
-def step_by_step(goes_on: Callable[[State], Array], step: Callable[[State], State], state: State) -> State:
+def step_by_step(goes_on: Callable[[State], Any], step: Callable[[State], State], state: State) -> State:
     """Out of any."""
     while goes_on(state):
         state = step(state)
     return state
 
 
-def program(function: Callable[..., Result], quickly: bool = True, **how: Any) -> Callable[..., Result]:
+def program(function: Callable[..., Any], quickly: bool = True, **how: Any) -> Any:
     """`jax.jit`, where one of the threads that first need a program compiles it while the others wait.
 
     What is compiled quickly is not made fast: the steps around a look take no time, and compiling them would take most of it.
     """
-    one_at_a_time, compiled = RLock(), []
+    one_at_a_time = RLock()
+    compiled: list[Any] = []
 
     @wraps(function)
-    def call(*parts: Any) -> Result:
+    def call(*parts: Any) -> Any:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(parts)):
             return function(*parts)  # a part of another program
         with one_at_a_time:  # until it has begun to run
             if not compiled:
                 options = QUICKLY if quickly and jax.default_backend() == "cpu" else None
                 compiled.append(jax.jit(function, compiler_options=options, **how))
-            result: Result = compiled[0](*parts)
-            return result
+            return compiled[0](*parts)
 
     return call
 

@@ -61,9 +61,9 @@ class Many(NamedTuple):
 
     number: int
     """Of different terms."""
-    look: Callable[[Any, Cloud], tuple[Float[Array, " draws"], Cloud]]
+    look: Callable[[Any, Any], tuple[Any, Any]]
     """From data, the sum and its gradient at some points."""
-    values: Callable[[Any, Cloud], Float[Array, " draws"]]
+    values: Callable[[Any, Any], Any]
     """The sum alone."""
     levelled: Callable[[Theta], Any]
     """The data of the sum of all terms, less its value at a point."""
@@ -383,12 +383,12 @@ def _locals(at: Look, u: Float[Array, "points dim"], covariance: Float[Array, "p
 
     It is impossible where one of these points is.
     """
-    places = np.asarray(_to_either_side(u, covariance))[:there]
+    places: np.ndarray = np.asarray(_to_either_side(u, covariance))[:there]
     looked = (part.reshape(there, places.shape[1], *part.shape[1:]) for part in at(np.concatenate(places)))
     return _between(covariance, *map(_filled, looked))
 
 
-def _filled(part: np.ndarray) -> np.ndarray:
+def _filled(part: Any) -> np.ndarray:
     """With copies, where there are fewer summits than places for them, so that few programs serve any number."""
     return np.resize(part, (CENTRES, *part.shape[1:]))
 
@@ -434,5 +434,5 @@ def _expanded_values(many: Many, some: Any, expansion: Expansion, u: np.ndarray)
     if not len(u):
         return np.zeros(0)
     at = jnp.asarray(u, jnp.float32)
-    near = np.asarray(_within(expansion, at))
+    near: np.ndarray = np.asarray(_within(expansion, at))
     return _values(many, some, near) + np.asarray(_rests(expansion, at), np.float64)

@@ -128,8 +128,8 @@ class _Run(NamedTuple):
     log_evidence: Scalar
     forgotten: Scalar
     """By the moves since the last rise."""
-    count: Int[Array, ""]
-    """Of these, four of them for a step and a jump of one half, then of the other."""
+    made: Int[Array, ""]
+    """Moves since then, four of them for a step and a jump of one half, then of the other."""
     rates: Float[Array, "2"]
     """What was accepted of steps and of jumps, added up."""
     log: Float[Array, "3 rises"]
@@ -144,7 +144,7 @@ class _Run(NamedTuple):
     @property
     def jumps(self) -> Array:
         """Which move is due: 0 for a step, 1 and 2 for a jump from q or around others."""
-        return self.count % 2 * (1 + self.count // 4 % 2)
+        return self.made % 2 * (1 + self.made // 4 % 2)
 
 
 class _Proposed(NamedTuple):
@@ -298,7 +298,7 @@ def _risen(run: _Run) -> _Run:
     cloud = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:])[chosen].reshape(v.shape), run.cloud)
     zero, none = jnp.zeros(()), jnp.zeros((), int)
     return run._replace(
-        cloud=cloud, tau=tau, log_evidence=evidence, forgotten=zero, count=none, rates=jnp.zeros(2), keys=(key, key_move),
+        cloud=cloud, tau=tau, log_evidence=evidence, forgotten=zero, made=none, rates=jnp.zeros(2), keys=(key, key_move),
         moves=jnp.ones((), bool),
     )  # fmt: skip
 
@@ -306,7 +306,7 @@ def _risen(run: _Run) -> _Run:
 @program
 def _noted(run: _Run) -> _Run:
     """After the moves at one τ."""
-    rates = run.rates / (run.count / 4)
+    rates = run.rates / (run.made / 4)
     h = jnp.clip(run.h * jnp.exp(2 * (rates[0] - WANTED)), SMALLEST_PROPOSED_H, LARGEST_PROPOSED_H)
     log = run.log.at[:, run.rise].set(jnp.concatenate([run.tau[None], rates]))
     return run._replace(h=h, rise=run.rise + 1, log=log, rises=(run.tau < 1) & (run.rise + 1 < MOST_RISES))
@@ -339,7 +339,7 @@ def systematic(weights: Float[Array, " draws"], key: Key) -> Int[Array, " draws"
 @program
 def _proposed(run: _Run) -> _Proposed:
     """For the first half, a Langevin step (0), a jump from q (1) or around the others (2)."""
-    key_near, key_normal, key_uniform = jax.random.split(jax.random.fold_in(run.keys[1], run.count), 3)
+    key_near, key_normal, key_uniform = jax.random.split(jax.random.fold_in(run.keys[1], run.made), 3)
     (u, others), (s, s_others) = run.cloud.u, run.cloud.score(run.tau)
     root = preconditioner(others, s_others, key_near)
     # One move is made, and these serve any of the three.
@@ -371,13 +371,13 @@ def _decided(run: _Run, proposed: _Proposed, looked: tuple[Array, Cloud]) -> _Ru
         whole = whole.at[0].set(jnp.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old))
         return jnp.where(jumps > 0, whole[::-1], whole)
 
-    last, count = tau >= 1, run.count + 1
+    last, made = tau >= 1, run.made + 1
     enough, most = jnp.where(last, FORGET_LAST, FORGET), jnp.where(last, MOST_LAST_MOVES, MOST_MOVES)
     forgotten = run.forgotten + jnp.mean(accepted[:, None] * jnp.where(jumps > 0, 1.0, 1 - a)) / 2
     return run._replace(
-        cloud=jax.tree.map(moved, cloud, after, before), forgotten=forgotten, count=count,
-        rates=run.rates.at[run.count % 2].add(jnp.mean(accepted) / 2),
-        moves=(count % 4 > 0) | ((forgotten < enough) & (count < 4 * most)),
+        cloud=jax.tree.map(moved, cloud, after, before), forgotten=forgotten, made=made,
+        rates=run.rates.at[run.made % 2].add(jnp.mean(accepted) / 2),
+        moves=(made % 4 > 0) | ((forgotten < enough) & (made < 4 * most)),
     )  # fmt: skip
 
 
