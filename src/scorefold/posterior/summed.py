@@ -18,6 +18,7 @@ import numpy as np
 from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
+from scorefold.posterior import sum_at_draws
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of
 from scorefold.posterior.check import Pairs
@@ -123,7 +124,7 @@ class SummedPosterior(Posterior):
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """log N(u | 0, I) + Σ_j of the terms at points u (points, dim), under another prior if asked for."""
-        value = sums.at_draws(u, (self._whole(x), asked_of(self.prior, options)), slopes=False).value.astype(np.float64)
+        value = sum_at_draws.at_draws(u, (self._whole(x), asked_of(self.prior, options)), slopes=False).value.astype(np.float64)
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
@@ -178,7 +179,7 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         count = JUDGED if len(x) < MANY else max(JUDGED_OF_MANY // 2, 4 * u.shape[1])
         some = u[:: -(-len(u) // count)]  # chains lie one after the other
-        made = MemberScores(*sums.by_member((self._whole(x), asked_of(self.prior, options)), some))
+        made = MemberScores(*sum_at_draws.by_member((self._whole(x), asked_of(self.prior, options)), some))
         found = by_scores(made, some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
@@ -233,7 +234,7 @@ class SummedPosterior(Posterior):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
             data = (self.terms, padded[rows], sums.times_padded(np.ones(x.shape[1])), self._tilt)
             if sampler == "smc":
-                made: Any = jax.tree.map(np.asarray, sums.clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
+                made: Any = jax.tree.map(np.asarray, sum_at_draws.clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
                 made = tuple(
                     map(np.asarray, sums.chains_of_many(data, self._chains(self.prior.dim, chains, draws), keys[rows]))
@@ -257,8 +258,8 @@ class SummedPosterior(Posterior):
         """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
         return tilt_of(self.prior.proposal)
 
-    def _whole(self, x: np.ndarray) -> sums.Sum:
-        return sums.prepared(self.terms, *sums.roomy(x), self._tilt)
+    def _whole(self, x: np.ndarray) -> sum_at_draws.Sum:
+        return sum_at_draws.prepared(self.terms, *sum_at_draws.roomy(x), self._tilt)
 
     def _chains(self, dim: int, number: int, draws: int) -> Chains:
         return Chains(dim, number, Length(self.method.warmup, chain_length(draws, number)))
@@ -271,20 +272,20 @@ class SummedPosterior(Posterior):
         return sampler, chains
 
 
-def _tempered(data: tuple[sums.Sum, Asked], dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
+def _tempered(data: tuple[sum_at_draws.Sum, Asked], dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
     """Clouds on the sum of all terms, or of some and an expansion of the others where there are many."""
     (whole, asked), clouds = data, clouds_for(draws, dim)
     different = int(np.count_nonzero(whole.times))
     if different < MANY:
-        return tempered_draws(lambda v: sums.at_draws(v, data)[:2], dim, clouds, draws, key)
+        return tempered_draws(lambda v: sum_at_draws.at_draws(v, data)[:2], dim, clouds, draws, key)
     many = Many(
         different,
-        look=lambda own, v: sums.at_draws(v, (own, asked))[:2],
-        values=lambda own, v: sums.at_draws(v, (own, asked), slopes=False).value,
-        levelled=lambda v: sums.levelled(whole, asked.back(v[None])[0]),
-        some=sums.some_of,
-        each=lambda own, v: sums.terms_at(own, asked.back(v)),
-        level=sums.level,
+        look=lambda own, v: sum_at_draws.at_draws(v, (own, asked))[:2],
+        values=lambda own, v: sum_at_draws.at_draws(v, (own, asked), slopes=False).value,
+        levelled=lambda v: sum_at_draws.levelled(whole, asked.back(v[None])[0]),
+        some=sum_at_draws.some_of,
+        each=lambda own, v: sum_at_draws.terms_at(own, asked.back(v)),
+        level=sum_at_draws.level,
     )
     return expanded_draws(many, dim, clouds, draws, key)
 

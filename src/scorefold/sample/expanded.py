@@ -18,7 +18,7 @@ it is below `LEAST_SHARE`, P_k and Q_k are fitted to the sums at the draws inste
 not help, as for a posterior that is curved on its own scale, with more terms, and in the end with all; and with all at once
 where a summit is within an sd of what terms rule out.
 
-The summits are found by `summits.py` on a sum of some terms, and followed on the sum of all from there.
+The summits are found by `summits_of_many.py`.
 
 Reference: "Speeding up MCMC by efficient data subsampling", Quiroz, Kohn, Villani and Tran, 2019, for such differences.
 """
@@ -30,76 +30,26 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from scorefold.sample.by_steps import IMPOSSIBLE, Look, numbers, on_cores, program, step_by_step
-from scorefold.sample.summits import STEPS, Climber, Mixture, ahead_of, around, arrived, climbed, climbers, stepped
+from scorefold.sample.by_steps import IMPOSSIBLE, Look, on_cores, program
+from scorefold.sample.summits import Mixture, around
+from scorefold.sample.summits_of_many import Local, Many, Summits, locals_at, summits_of
 from scorefold.sample.tempered import Clouds, TemperedInfo, systematic, tempered_draws
-from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar, Theta
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
 
-SOME, LOOKED_AT, IN_BETWEEN = 16, 64, 1_024
-"""B at first, the terms of the sum on which summits are looked for, and of that on which they are followed first."""
+SOME = 16
+"""B at first."""
 REACH = 8.0
-CENTRES, FURTHER_STEPS, ARRIVED = 8, 16, 1e-3
-"""Summits that are followed on the sum of all terms, at most, by how many steps at most, and how far in log density a point may
-be from its summit."""
-FAR_LOWER = 60.0
-"""A summit of the sum that was looked at which is so much lower than the highest, each term once, is not followed."""
 REFITS, MORE = 1, 8
 """By least squares at draws, before there are so many times as many terms."""
 LEAST_SHARE, NEAR_ALL, FIRST_WEIGHED = 0.9, 0.99, 64
 """At so many draws the weights are known first; if their effective size is nearly all, the others have them as well."""
 WEIGHED_TOGETHER = 32
-TRIED, PLAUSIBLE, LEAST_PROMISE = 64, 4.0, 0.3
+TRIED, PLAUSIBLE, LEAST_PROMISE = 64, 4.0, 0.7
 """Draws of the summits' Gaussians at which an expansion is tried before clouds move on it, the nats by which the posterior may
 differ there from these, and the share of weights below which clouds do not move: polynomials that are fitted to draws may still
 come to the share that is asked for from above it."""
 DIRECTIONS, LEAST_BENT = 8, 0.1
 """In which terms are compared with parabolas, and what is added to every size, in means."""
-
-
-class Many(NamedTuple):
-    """A sum of many terms, and how to take some of them; what it is computed from is called its data."""
-
-    number: int
-    """Of different terms."""
-    look: Callable[[Any, Any], tuple[Any, Any]]
-    """From data, the sum and its gradient at some points."""
-    values: Callable[[Any, Any], Any]
-    """The sum alone."""
-    levelled: Callable[[Theta], Any]
-    """The data of the sum of all terms, less its value at a point."""
-    some: Callable[[Any, int, int, np.ndarray | None], Any]
-    """From such data those of so many terms, chosen by a seed in proportion to their sizes, and weighted to stand for all."""
-    each: Callable[[Any, Cloud], np.ndarray]
-    """From such data every term at some points."""
-    level: Callable[[Any], float]
-    """What was taken off."""
-
-    def at(self, data: Any) -> Look:
-        """The look of a sampler."""
-        return lambda u: self.look(data, u)
-
-
-class Local(NamedTuple):
-    """A sum at some points: value, gradient and second derivative."""
-
-    value: Float[Array, " points"]
-    slope: Float[Array, "points dim"]
-    bend: Float[Array, "points dim dim"]
-
-    def at(self, k: Int[Array, ""], step: Theta) -> Scalar:
-        """The polynomial of second order around point k."""
-        return self.value[k] + self.slope[k] @ step + step @ self.bend[k] @ step / 2
-
-
-class Summits(NamedTuple):
-    """Maxima of the posterior, the first of them the highest; copies fill up the places."""
-
-    u: Float[Array, "points dim"]
-    covariance: Float[Array, "points dim dim"]
-    terms: Local
-    """Of the sum of all terms there."""
-    there: Array
-    """Which are no copies."""
 
 
 class Expansion(NamedTuple):
@@ -185,10 +135,7 @@ def expanded_draws(many: Many, dim: int, clouds: Clouds, draws: int, key: Key) -
     """
     seed = int(np.asarray(jax.random.key_data(key)).ravel()[-1])
     key_look, key_draw, key_keep = jax.random.split(key, 3)
-    looked_at = many.some(many.levelled(jnp.zeros(dim)), LOOKED_AT, seed, None)
-    with jax.default_matmul_precision("highest"):
-        looked = climbed(many.at(looked_at), climbers(dim, key_look), STEPS + 1, step_by_step)
-        whole, summits = _followed(many, looked, seed)
+    whole, summits = summits_of(many, dim, key_look, seed)
     sizes, terms = None if summits is None else _bent(many, whole, summits, seed), SOME
     first = max(FIRST_WEIGHED, 3 * coefficients(dim))
     while summits is not None and 4 * terms <= many.number:
@@ -284,31 +231,6 @@ def _ratio(exact: Float[np.ndarray, " draws"], drawn: Float[np.ndarray, " draws"
     return np.where(exact > IMPOSSIBLE / 2, exact - drawn, -np.inf)
 
 
-def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits | None]:
-    """From the summits of some terms' sum to those of the sum of all, and its data, level at the highest of the former.
-
-    Of very many terms, more are looked at in between, where most of what is no summit falls behind. None where one of them is
-    at an edge: no polynomial is right there, and draws on one side of it would not tell what is missing on the other.
-    """
-    at, height, covariance = (np.asarray(part, np.float64) for part in (looked.u, looked.value, looked.inverse))
-    kept = apart(at, height, covariance, FAR_LOWER * many.number / LOOKED_AT)
-    whole = many.levelled(looked.u[kept[0]])
-    for number in [IN_BETWEEN] * (many.number >= 4 * IN_BETWEEN) + [many.number]:
-        data = whole if number == many.number else many.some(whole, number, seed, None)
-        top, around_top, terms = _follow(many.at(data), at[kept], covariance[kept])
-        at, covariance = np.asarray(top, np.float64), np.asarray(around_top, np.float64)
-        if not (terms.value > IMPOSSIBLE / 2).all():
-            return whole, None
-        height = np.asarray(terms.value, np.float64) - np.square(at).sum(axis=1) / 2
-        height += np.linalg.slogdet(covariance)[1] / 2
-        kept = apart(at, height, covariance, FAR_LOWER * many.number / number)
-    rows = _filled(np.array(kept))
-    local = jax.tree.map(lambda v: jnp.asarray(v[rows]), terms)
-    return whole, Summits(
-        jnp.asarray(top[rows]), jnp.asarray(around_top[rows]), local, jnp.asarray(np.arange(CENTRES) < len(kept))
-    )
-
-
 def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarray, " terms"]:
     """How far each term is from a parabola around the summits: r_j, by third differences along some directions."""
     rng = np.random.default_rng(seed)
@@ -325,99 +247,16 @@ def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarr
     return size + LEAST_BENT * size.mean() + 1e-12
 
 
-def apart(
-    u: Float[np.ndarray, "points dim"],
-    height: Float[np.ndarray, " points"],
-    covariance: Float[np.ndarray, "points dim dim"],
-    lowest: float,
-) -> list[int]:
-    """Which points are maxima of their own, more than an sd away from those that are higher; the highest first.
-
-    At most `CENTRES` of them, and none so much lower than the highest.
-    """
-    kept: list[int] = []
-    for k in np.argsort(-height):
-        away = [np.sqrt((u[k] - u[j]) @ np.linalg.pinv(covariance[j]) @ (u[k] - u[j])) for j in kept]
-        if not kept or (min(away) > 1 and height[k] > height[kept[0]] - lowest):
-            kept.append(int(k))
-    return kept[:CENTRES]
-
-
-def _follow(
-    at: Look, u: Float[np.ndarray, "points dim"], inverse: Float[np.ndarray, "points dim dim"]
-) -> tuple[np.ndarray, np.ndarray, Local]:
-    """Uphill from points to their summits; the covariances of the Gaussians there, and the sum."""
-    now, there = arrived(*(jnp.asarray(_filled(part), jnp.float32) for part in (u, inverse))), len(u)
-    begin = now.inverse
-    for _ in range(FURTHER_STEPS):
-        if not below(now):
-            break
-        to = ahead_of(now)
-        now = stepped(now, to, *map(_filled, at(np.asarray(to)[:there])))
-    covariance = _covariances(_locals(at, now.u, begin, there).bend)
-    local = _locals(at, now.u, covariance, there)
-    return jax.tree.map(lambda v: np.asarray(v)[:there], (now.u, _covariances(local.bend), local))
-
-
-@program
-def below(now: Climber) -> Array:
-    """Whether a summit is still to be reached, by how much higher it would be for a parabola."""
-    gain = jnp.einsum("ki,kij,kj->k", now.score, now.inverse, now.score) / 2
-    return jnp.any(~jnp.isfinite(now.value) | (gain > ARRIVED))
-
-
 def _expansion(many: Many, some: Any, summits: Summits) -> Expansion:
     """At the summits."""
     there = int(np.asarray(summits.there).sum())
-    local = _locals(many.at(some), summits.u, summits.covariance, there)
+    local = locals_at(many.at(some), summits.u, summits.covariance, there)
     return Expansion(summits.u, _whitening(summits.covariance), summits.terms, local, summits.there)
 
 
 @program
 def _whitening(covariance: Float[Array, "points dim dim"]) -> Float[Array, "points dim dim"]:
     return jnp.linalg.inv(jnp.linalg.cholesky(covariance))
-
-
-def _locals(at: Look, u: Float[Array, "points dim"], covariance: Float[Array, "points dim dim"], there: int) -> Local:
-    """The sum around the first points, its bend from gradients an sd to either side: terms may have kinks.
-
-    It is impossible where one of these points is.
-    """
-    places: np.ndarray = np.asarray(_to_either_side(u, covariance))[:there]
-    looked = (part.reshape(there, places.shape[1], *part.shape[1:]) for part in at(np.concatenate(places)))
-    return _between(covariance, *map(_filled, looked))
-
-
-def _filled(part: Any) -> np.ndarray:
-    """With copies, where there are fewer summits than places for them, so that few programs serve any number."""
-    return np.resize(part, (CENTRES, *part.shape[1:]))
-
-
-@program
-def _to_either_side(u: Cloud, covariance: Float[Array, "points dim dim"]) -> Float[Array, "points places dim"]:
-    steps = jnp.swapaxes(jnp.linalg.cholesky(covariance), 1, 2)
-    return jnp.concatenate([u[:, None], u[:, None] + steps, u[:, None] - steps], axis=1)
-
-
-@program
-def _between(
-    covariance: Float[Array, "points dim dim"], value: Float[Array, "points places"], slope: Float[Array, "points places dim"]
-) -> Local:
-    def one(covariance: Array, value: Array, slope: Array) -> Local:
-        value, slope = numbers(value, slope)
-        root, dim = jnp.linalg.cholesky(covariance), slope.shape[1]
-        bend = jnp.linalg.solve(root.T, (slope[1 : 1 + dim] - slope[1 + dim :]) / 2)
-        return Local(jnp.where(jnp.min(value) > IMPOSSIBLE / 2, value[0], IMPOSSIBLE), slope[0], (bend + bend.T) / 2)
-
-    return jax.vmap(one)(covariance, value, slope)
-
-
-@program
-@jax.vmap
-def _covariances(bend: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-    """Of a Gaussian as curved as the posterior is, nowhere wider than the prior."""
-    values, vectors = jnp.linalg.eigh(jnp.eye(len(bend)) - bend)
-    return (vectors / jnp.maximum(jnp.abs(values), 1.0)) @ vectors.T
 
 
 def _values(many: Many, data: Any, u: np.ndarray) -> Float[np.ndarray, " draws"]:
