@@ -56,8 +56,12 @@ class MeanTerms(eqx.Module):
 
     def by_member(self, u: Theta, x: Any) -> Float[Array, " members"]:
         """The term of every member."""
-        v = self._seen(u)
-        return each(lambda member: self._member(member[0]).term(v, member[1]), (self.network, x))
+        found: Float[Array, " members"] = each(lambda member: self.of_member(u, *member), (self.network, x))
+        return found
+
+    def of_member(self, u: Theta, network: Any, x: Any) -> Scalar:
+        """The term of one member, whose network and prepared observation these are."""
+        return self._member(network).term(self._seen(u), x)
 
     @property
     def normalised(self) -> bool:

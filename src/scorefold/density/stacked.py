@@ -10,14 +10,14 @@ from typing import Any
 
 import jax
 
-from scorefold.types import Array, Callable
+from scorefold.types import Callable
 
 again = partial(jax.checkpoint, prevent_cse=False)
 """The function with its values computed once more for its gradient, rather than kept; within a loop."""
 
 
-def each(function: Callable[[Any], Array], stacked: Any) -> Array:
+def each(function: Callable[[Any], Any], stacked: Any) -> Any:
     """The function of every one of the rows of stacked arrays."""
     if jax.default_backend() == "cpu":
-        return jax.lax.map(function, stacked)  # type: ignore[no-any-return]
+        return jax.lax.map(function, stacked)
     return jax.vmap(function)(stacked)

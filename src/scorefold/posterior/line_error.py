@@ -28,6 +28,8 @@ from scorefold.posterior import sum_of_terms as sums
 from scorefold.score.least_squares import share_left
 from scorefold.types import Array, Cloud, Float, Observation, Scalar
 
+TERMS_AT_A_TIME = 16
+
 
 def line_error(terms: MeanTerms, x: np.ndarray, u: np.ndarray, cases: int) -> float:
     """In nat, around draws u (draws, dim) of the posterior given x (n, features), for a line fitted to so many cases."""
@@ -45,7 +47,7 @@ def line_error(terms: MeanTerms, x: np.ndarray, u: np.ndarray, cases: int) -> fl
 @eqx.filter_jit
 def _derivatives(terms: MeanTerms, x: Float[Array, "obs x"], times: Float[Array, " obs"], u: Cloud) -> Line:
     """Of the sum of log q(x_j|u), in the mean over draws, by the line's numbers."""
-    chunk = min(sums.CLOUD_CHUNK, len(x))
+    chunk = min(TERMS_AT_A_TIME, len(x))
     parts = (x.reshape(-1, chunk, x.shape[1]), times.reshape(-1, chunk))
 
     def one(line: Line, x: Observation) -> Scalar:

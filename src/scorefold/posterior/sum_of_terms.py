@@ -1,10 +1,11 @@
-"""The sum of the terms log p(x_j|u) of n observations: its value, gradient and members, added up a chunk at a time.
+"""The sum of the terms log p(x_j|u) of n observations at one u, added up a chunk at a time, and each of them.
 
-Observations that are the same are added up once, times their number; they are padded to a few bucket sizes.
+Observations that are the same are added up once, times their number; they are padded to a few bucket sizes. The sum at the
+draws of a cloud is in `sum_at_draws.py`.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,20 +14,15 @@ import numpy as np
 
 from scorefold.compose.from_proposal import Tilt
 from scorefold.compose.other_prior import OtherPrior
-from scorefold.compose.slice import Along
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.posterior.asked import Asked
-from scorefold.posterior.at_draws import response
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.nuts import Chains, all_chains
-from scorefold.sample.tempered import Clouds, Tempered, tempered
 from scorefold.score.ensemble import bucket
 from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta
 
 CHUNK = 64
 """Observations whose terms are computed together."""
-CLOUD_CHUNK, PAIRS, PAIRS_ON_ACCELERATORS = 16, 256, 16_384
-"""Of a cloud: observations at a time, at least, and pairs of a draw and an observation: what fits a core's cache."""
 MASSES = 256
 """Draws of x at each u, by which the mass of a geometric mean of densities is measured."""
 ASCENT = 30
@@ -72,110 +68,9 @@ def log_density(u: Theta, data: tuple[Terms, Float[Array, "obs x"], Array, Tilt 
     return jax.lax.scan(jax.checkpoint(add), start, parts)[0]
 
 
-class Sum(NamedTuple):
-    """The observations of a sum, with what does not depend on u computed once."""
-
-    terms: Terms
-    x: Any
-    """Prepared by the terms."""
-    times: Float[Array, " obs"]
-    """How often each counts; 0 for what fills up a bucket."""
-    heights: Float[Array, " obs"]
-    """Taken off the terms: a sum of many is known to more digits near where it vanishes."""
-    tilt: Tilt | None
-
-
-@eqx.filter_jit
-def prepared(terms: Terms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None) -> Sum:
-    """The sum over these observations, with nothing taken off."""
-    return Sum(terms, jax.vmap(terms.prepare)(x), times, jnp.zeros(len(times)), tilt)
-
-
-@eqx.filter_jit
-def levelled(whole: Sum, u: Theta) -> Sum:
-    """The same sum, less its value at u."""
-    with jax.default_matmul_precision("highest"):
-        heights = _each(whole.terms, whole.x, u[None])[0]
-        return whole._replace(heights=jnp.where(jnp.isfinite(heights), heights, 0.0))
-
-
-def level(whole: Sum) -> float:
-    """What was taken off the sum."""
-    return float(np.asarray(whole.times, np.float64) @ np.asarray(whole.heights, np.float64))
-
-
-@eqx.filter_jit
-def terms_at(whole: Sum, u: Cloud) -> Float[Array, "points obs"]:
-    """What every observation adds to the sum."""
-    with jax.default_matmul_precision("highest"):
-        return whole.times * (_each(whole.terms, whole.x, u) - whole.heights)
-
-
-def _each(terms: Terms, x: Any, u: Cloud) -> Float[Array, "points obs"]:
+def mean_of_each(terms: Terms, x: Any, u: Cloud) -> Float[Array, "points obs"]:
     """The members' mean term of each prepared observation."""
-    return jax.lax.map(lambda u: jax.lax.map(lambda x: terms.term(u, x), x, batch_size=PAIRS), u)
-
-
-def some_of(whole: Sum, count: int, seed: int, size: Float[np.ndarray, " obs"] | None = None) -> Sum:
-    """The sum over so many of the observations, chosen at random, and weighted so that its mean is that of all.
-
-    With a size for each, in proportion to it; those that are as large as all others together have one place for certain.
-    """
-    times = np.asarray(whole.times, np.float64)
-    size = times if size is None else np.where(times > 0, size, 0.0)
-    there, rng = np.flatnonzero(size), np.random.default_rng(seed)
-    certain: np.ndarray = there[:0]
-    rest = there[np.argsort(-size[there])]
-    while len(certain) < count and size[rest[0]] * (count - len(certain)) > size[rest].sum():
-        certain, rest = np.append(certain, rest[0]), rest[1:]
-    left = count - len(certain)
-    share = size[rest] / size[rest].sum()
-    drawn = rest[np.minimum(np.searchsorted(np.cumsum(share), (np.arange(left) + rng.uniform()) / max(left, 1)), len(rest) - 1)]
-    weights = times[drawn] * size[rest].sum() / (size[drawn] * max(left, 1))
-    rows, often = np.concatenate([certain, drawn]), np.concatenate([times[certain], weights])
-    return whole._replace(
-        x=jax.tree.map(lambda v: v[rows], whole.x), times=jnp.asarray(often, jnp.float32), heights=whole.heights[rows]
-    )
-
-
-def likelihoods(u: Cloud, data: Sum) -> tuple[Float[Array, " draws"], Cloud]:
-    """Σ_j of the members' mean term, and its gradient, for every draw; its cost follows the number of different observations,
-    not the bucket's size.
-
-    A tilt from N(0, I) to the prior counts like one more observation.
-    """
-    terms, x, times, heights, tilt = data
-    pairs = PAIRS if jax.default_backend() == "cpu" else PAIRS_ON_ACCELERATORS
-    chunk = min(1 << max(CLOUD_CHUNK, pairs // len(u)).bit_length() - 1, len(times))  # divides a bucket
-
-    def one(u: Theta) -> tuple[Scalar, Theta]:
-        def add(i: Array, total: tuple[Scalar, Theta]) -> tuple[Scalar, Theta]:
-            some = jax.tree.map(lambda v: jax.lax.dynamic_slice_in_dim(v, i * chunk, chunk), (x, times, heights))
-
-            def summed(u: Theta) -> Scalar:
-                x, times, heights = some
-                return jnp.sum(jnp.where(times > 0, times * (jax.vmap(lambda x: terms.term(u, x))(x) - heights), 0.0))
-
-            value, slope = jax.value_and_grad(summed)(u)
-            return total[0] + value, total[1] + slope
-
-        start = (jnp.zeros(()), jnp.zeros_like(u))
-        if tilt is not None:
-            start = jax.value_and_grad(lambda u: tilt.log_ratio(u[None])[0])(u)
-        return jax.lax.fori_loop(0, (jnp.sum(times > 0) + chunk - 1) // chunk, add, start)
-
-    return jax.lax.map(one, u, batch_size=max(1, pairs // chunk))
-
-
-def likelihoods_asked(v: Along, data: tuple[Sum, Asked]) -> tuple[Float[Array, " draws"], Along]:
-    """The same under another prior, or along the plane of some parameters."""
-    own, asked = data
-    value, slope = likelihoods(asked.back(v), own)
-    if asked.other is not None:
-        other, tilt = asked.other, asked.tilt
-        more, pull = jax.vmap(jax.value_and_grad(lambda w: other.exact_log_ratio(w, tilt)))(asked.back(v))
-        value, slope = value + more, slope + jnp.where(jnp.isfinite(more)[:, None], pull, 0.0)
-    return value, slope if asked.plane is None else slope @ asked.plane.free
+    return jax.lax.map(lambda u: jax.lax.map(lambda x: terms.term(u, x), x, batch_size=CHUNK), u)
 
 
 def log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], Array, Tilt | None], Asked]) -> Scalar:
@@ -184,13 +79,6 @@ def log_density_asked(v: Theta, data: tuple[tuple[Terms, Float[Array, "obs x"], 
     u = asked.back(v[None])[0]
     value = log_density(u, own)
     return value if asked.other is None else value + asked.other.log_ratio_at(u, asked.tilt)
-
-
-@eqx.filter_jit
-def values_asked(u: Cloud, data: tuple[Sum, Asked]) -> Float[Array, " draws"]:
-    """Σ_j of the terms, and the log ratio of another prior; values alone."""
-    with jax.default_matmul_precision("highest"):
-        return likelihoods_asked(u, data)[0]
 
 
 @eqx.filter_jit
@@ -210,7 +98,7 @@ def masses(terms: MeanTerms, u: Cloud, x: Float[Array, "draws x"], key: Key) -> 
 def each_term(terms: Terms, x: Float[Array, "obs x"], u: Cloud) -> Float[Array, "points obs"]:
     """The members' mean term of each observation."""
     with jax.default_matmul_precision("highest"):
-        return _each(terms, jax.vmap(terms.prepare)(x), u)
+        return mean_of_each(terms, jax.vmap(terms.prepare)(x), u)
 
 
 @eqx.filter_jit
@@ -237,37 +125,6 @@ def climbed(
     with jax.default_matmul_precision("highest"):
         top = ascend(score, u, ASCENT)
         return top, curvatures(score, top)
-
-
-@eqx.filter_jit
-def clouds_of_many(
-    data: tuple[Terms, Float[Array, "sets obs x"], Array, Tilt | None], dim: int, clouds: Clouds, keys: Array
-) -> Tempered:
-    """Those of each data set, with the keys that they would have alone."""
-    terms, x, times, tilt = data
-    number, size = clouds
-
-    def one(x: Array, key: Key) -> Tempered:
-        own = prepared(terms, x, times, tilt)
-        each = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
-        return jax.vmap(lambda key: tempered(likelihoods, own, dim, size, key))(each)
-
-    return jax.vmap(one)(x, keys)
-
-
-@eqx.filter_jit
-def by_member(
-    terms: MeanTerms, x: Float[Array, "obs x"], times: Array, tilt: Tilt | None, u: Cloud
-) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
-    """The gradient of every member's own log density, a few draws at a time, and how far the draws give way to it."""
-
-    def one(network: Any) -> Cloud:
-        alone = replace(terms, network=jax.tree.map(lambda v: v[None], network))
-        return likelihoods(u, prepared(alone, x, times, tilt))[1] - u
-
-    with jax.default_matmul_precision("highest"):
-        scores = jax.lax.map(one, terms.network)
-        return scores, response(u, scores)
 
 
 @eqx.filter_jit

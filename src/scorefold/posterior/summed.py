@@ -19,6 +19,7 @@ import numpy as np
 from scorefold.compose.from_proposal import Tilt
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
+from scorefold.posterior import sum_at_draws
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, tilt_of
 from scorefold.posterior.densities import Summits
@@ -114,7 +115,7 @@ class SummedPosterior(Posterior):
         v: np.ndarray
         info: SummedInfo
         if sampler == "smc":
-            v, ended = _tempered(sums.prepared(*data), asked, dim, draws, key)
+            v, ended = _tempered((self._whole(x), asked), dim, draws, key)
             info = despite_edges(ended) if cuts else ended
         elif sampler == "vi":
             v, info = variational_draws(sums.log_density_asked, (data, asked), dim, draws, key, self.method.steps)
@@ -127,9 +128,7 @@ class SummedPosterior(Posterior):
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """log N(u | 0, I) + Σ_j of the terms at points u (points, dim), under another prior if asked for."""
-        own, asked = sums.prepared(self.terms, *sums.counted(x), self._tilt), asked_of(self.prior, options)
-        at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
-        value = np.asarray(sums.values_asked(at, (own, asked)), np.float64)[: len(u)]
+        value = sum_at_draws.at_draws(u, (self._whole(x), asked_of(self.prior, options)), slopes=False).value.astype(np.float64)
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
@@ -182,7 +181,7 @@ class SummedPosterior(Posterior):
         if len(u) < max(FEWEST_JUDGED, 2 * u.shape[1] + 2):
             return Doubts(f"{len(u)} draws are too few to tell")
         some = u[:: -(-len(u) // self._judged(len(x)))]  # chains lie one after the other
-        found = by_scores(self._member_scores(x, some), some, self.prior.from_normal(some))
+        found = by_scores(self._member_scores(x, some, options), some, self.prior.from_normal(some))
         if self.reach is None:
             return Doubts(found)
         return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(self.terms.standardize, x, u))
@@ -191,13 +190,9 @@ class SummedPosterior(Posterior):
         """Draws at which members are compared."""
         return JUDGED if n < MANY else max(JUDGED_OF_MANY // 2, 4 * self.prior.dim)
 
-    def _member_scores(self, x: np.ndarray, some: np.ndarray) -> MemberScores:
+    def _member_scores(self, x: np.ndarray, some: np.ndarray, options: Options) -> MemberScores:
         """The gradients of every member's sum at some draws."""
-        assert isinstance(self.terms, MeanTerms)
-        at = jnp.asarray(np.resize(some, (bucket(len(some)), some.shape[1])), jnp.float32)
-        made = sums.by_member(self.terms, *sums.counted(x), self._tilt, at)
-        scores, gives_way = (np.asarray(one, np.float64) for one in made)
-        return MemberScores(scores[:, : len(some)], gives_way)
+        return MemberScores(*sum_at_draws.by_member((self._whole(x), asked_of(self.prior, options)), some))
 
     def effort(self, x: np.ndarray, draws: int, options: Options = AS_THE_METHOD_SAYS) -> Effort | None:
         """Of tempered clouds, a core each; more for a posterior that is hard to get to."""
@@ -211,7 +206,7 @@ class SummedPosterior(Posterior):
         gradients = one_after_the_other * (EVALUATIONS * clouds.size + POINTS * STEPS) / bucket(len(some))
         least = gradients if different < MANY else (gradients * SOME + draws / bucket(len(some)) * different) / different
         harder = "if the posterior has several modes" if different < MANY else "if all observations are added up at every step"
-        return Effort(lambda: self._member_scores(x, some), least, HARDER * gradients, harder)
+        return Effort(lambda: self._member_scores(x, some, options), least, HARDER * gradients, harder)
 
     def by_member(self, x: np.ndarray, u: np.ndarray) -> Float[np.ndarray, "members draws"]:
         """Every member's own log density at draws u, up to the same constant; a single one where there is no ensemble."""
@@ -262,7 +257,7 @@ class SummedPosterior(Posterior):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
             data = (self.terms, padded[rows], sums.times_padded(np.ones(x.shape[1])), self._tilt)
             if sampler == "smc":
-                made: Any = jax.tree.map(np.asarray, sums.clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
+                made: Any = jax.tree.map(np.asarray, sum_at_draws.clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
                 made = tuple(
                     map(np.asarray, sums.chains_of_many(data, self._chains(self.prior.dim, chains, draws), keys[rows]))
@@ -286,6 +281,9 @@ class SummedPosterior(Posterior):
         """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
         return tilt_of(self.prior.proposal)
 
+    def _whole(self, x: np.ndarray) -> sum_at_draws.Sum:
+        return sum_at_draws.prepared(self.terms, *sum_at_draws.roomy(x), self._tilt)
+
     def _chains(self, dim: int, number: int, draws: int) -> Chains:
         return Chains(dim, number, Length(self.method.warmup, chain_length(draws, number)))
 
@@ -297,18 +295,20 @@ class SummedPosterior(Posterior):
         return sampler, chains
 
 
-def _tempered(whole: sums.Sum, asked: Asked, dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
+def _tempered(data: tuple[sum_at_draws.Sum, Asked], dim: int, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
     """Clouds on the sum of all terms, or of some and an expansion of the others where there are many."""
-    clouds, different = clouds_for(draws, dim), int(np.count_nonzero(whole.times))
+    (whole, asked), clouds = data, clouds_for(draws, dim)
+    different = int(np.count_nonzero(whole.times))
     if different < MANY:
-        return tempered_draws(sums.likelihoods_asked, (whole, asked), dim, clouds, draws, key)
+        return tempered_draws(lambda v: sum_at_draws.at_draws(v, data)[:2], dim, clouds, draws, key)
     many = Many(
-        sums.likelihoods_asked,
         different,
-        levelled=lambda v: (sums.levelled(whole, asked.back(v[None])[0]), asked),
-        some=lambda data, count, seed, sizes: (sums.some_of(data[0], count, seed, sizes), asked),
-        each=lambda data, v: np.asarray(sums.terms_at(data[0], asked.back(v)), np.float64),
-        level=lambda data: sums.level(data[0]),
+        look=lambda own, v: sum_at_draws.at_draws(v, (own, asked))[:2],
+        values=lambda own, v: sum_at_draws.at_draws(v, (own, asked), slopes=False).value,
+        levelled=lambda v: sum_at_draws.levelled(whole, asked.back(v[None])[0]),
+        some=sum_at_draws.some_of,
+        each=lambda own, v: sum_at_draws.terms_at(own, asked.back(v)),
+        level=sum_at_draws.level,
     )
     return expanded_draws(many, dim, clouds, draws, key)
 

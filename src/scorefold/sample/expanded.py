@@ -18,79 +18,38 @@ it is below `LEAST_SHARE`, P_k and Q_k are fitted to the sums at the draws inste
 not help, as for a posterior that is curved on its own scale, with more terms, and in the end with all; and with all at once
 where a summit is within an sd of what terms rule out.
 
-The summits are found by `summits.py` on a sum of some terms, and followed on the sum of all from there.
+The summits are found by `summits_of_many.py`.
 
 Reference: "Speeding up MCMC by efficient data subsampling", Quiroz, Kohn, Villani and Tran, 2019, for such differences.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from scorefold.sample.summits import STEPS, Climber, Mixture, around, arrived, climbed, climbers
-from scorefold.sample.tempered import IMPOSSIBLE, Clouds, Evaluate, TemperedInfo, on_cores, possible, systematic, tempered_draws
-from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar, Theta
+from scorefold.sample.by_steps import IMPOSSIBLE, Look, on_cores, program
+from scorefold.sample.summits import Mixture, around
+from scorefold.sample.summits_of_many import Local, Many, Summits, locals_at, summits_of
+from scorefold.sample.tempered import Clouds, TemperedInfo, systematic, tempered_draws
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
 
-SOME, LOOKED_AT, IN_BETWEEN = 16, 64, 1_024
-"""B at first, the terms of the sum on which summits are looked for, and of that on which they are followed first."""
+SOME = 16
+"""B at first."""
 REACH = 8.0
-CENTRES, FURTHER_STEPS, ARRIVED = 8, 16, 1e-3
-"""Summits that are followed on the sum of all terms, at most, by how many steps at most, and how far in log density a point may
-be from its summit."""
-FAR_LOWER = 60.0
-"""A summit of the sum that was looked at which is so much lower than the highest, each term once, is not followed."""
 REFITS, MORE = 1, 8
 """By least squares at draws, before there are so many times as many terms."""
 LEAST_SHARE, NEAR_ALL, FIRST_WEIGHED = 0.9, 0.99, 64
 """At so many draws the weights are known first; if their effective size is nearly all, the others have them as well."""
 WEIGHED_TOGETHER = 32
+TRIED, PLAUSIBLE, LEAST_PROMISE = 64, 4.0, 0.7
+"""Draws of the summits' Gaussians at which an expansion is tried before clouds move on it, the nats by which the posterior may
+differ there from these, and the share of weights below which clouds do not move: polynomials that are fitted to draws may still
+come to the share that is asked for from above it."""
 DIRECTIONS, LEAST_BENT = 8, 0.1
 """In which terms are compared with parabolas, and what is added to every size, in means."""
-
-
-class Many(NamedTuple):
-    """A sum of many terms, and how to take some of them."""
-
-    evaluate: Evaluate
-    """A module's function."""
-    number: int
-    """Of different terms."""
-    levelled: Callable[[Theta], Any]
-    """The data of the sum of all terms, less its value at a point."""
-    some: Callable[[Any, int, int, np.ndarray | None], Any]
-    """From such data those of so many terms, chosen by a seed in proportion to their sizes, and weighted to stand for all."""
-    each: Callable[[Any, Cloud], np.ndarray]
-    """From such data every term at some points."""
-    level: Callable[[Any], float]
-    """What was taken off."""
-
-
-class Local(NamedTuple):
-    """A sum at some points: value, gradient and second derivative."""
-
-    value: Float[Array, " points"]
-    slope: Float[Array, "points dim"]
-    bend: Float[Array, "points dim dim"]
-
-    def at(self, k: Int[Array, ""], step: Theta) -> Scalar:
-        """The polynomial of second order around point k."""
-        return self.value[k] + self.slope[k] @ step + step @ self.bend[k] @ step / 2
-
-
-class Summits(NamedTuple):
-    """Maxima of the posterior, the first of them the highest; copies of it fill up the places."""
-
-    u: Float[Array, "points dim"]
-    covariance: Float[Array, "points dim dim"]
-    terms: Local
-    """Of the sum of all terms there."""
-    there: Array
-    """Which are no copies."""
 
 
 class Expansion(NamedTuple):
@@ -106,6 +65,7 @@ class Expansion(NamedTuple):
     there: Array
     """Which of the centres are no copies."""
 
+    @program
     def start(self) -> Mixture:
         """Gaussians around the centres."""
         height = self.whole.value - jnp.sum(self.centres**2, axis=1) / 2
@@ -129,13 +89,32 @@ class Expansion(NamedTuple):
         return self.whole.at(k, u - self.centres[k]) - self.some.at(k, self.within(u) - self.centres[k])
 
 
-def expanded(u: Cloud, data: tuple[Evaluate, Any, Expansion]) -> tuple[Float[Array, " draws"], Cloud]:
-    """The expansion and its gradient at every draw."""
-    evaluate, some, expansion = data
-    near, back = jax.vjp(jax.vmap(expansion.within), u)
-    value, slope = evaluate(near, some)
+def expanded(look: Look, expansion: Expansion) -> Look:
+    """The expansion and its gradient at every draw, where `look` has the sum of some terms."""
+
+    def at(u: Cloud) -> tuple[Float[Array, " draws"], Cloud]:
+        return _with_rest(expansion, u, *look(_within(expansion, u)))
+
+    return at
+
+
+@program
+def _within(expansion: Expansion, u: Cloud) -> Cloud:
+    return jax.vmap(expansion.within)(u)
+
+
+@program
+def _with_rest(
+    expansion: Expansion, u: Cloud, value: Float[Array, " draws"], slope: Cloud
+) -> tuple[Float[Array, " draws"], Cloud]:
+    back = jax.vjp(jax.vmap(expansion.within), u)[1]
     more, pull = jax.vmap(jax.value_and_grad(expansion.rest))(u)
     return value + more, back(slope)[0] + pull
+
+
+@program
+def _rests(expansion: Expansion, u: Cloud) -> Float[Array, " draws"]:
+    return jax.vmap(expansion.rest)(u)
 
 
 def expanded_draws(many: Many, dim: int, clouds: Clouds, draws: int, key: Key) -> tuple[np.ndarray, TemperedInfo]:
@@ -156,29 +135,47 @@ def expanded_draws(many: Many, dim: int, clouds: Clouds, draws: int, key: Key) -
     """
     seed = int(np.asarray(jax.random.key_data(key)).ravel()[-1])
     key_look, key_draw, key_keep = jax.random.split(key, 3)
-    looked_at = many.some(many.levelled(jnp.zeros(dim)), LOOKED_AT, seed, None)
-    whole, summits = _followed(many, _look(many.evaluate, looked_at, dim, key_look), seed)
+    whole, summits = summits_of(many, dim, key_look, seed)
     sizes, terms = None if summits is None else _bent(many, whole, summits, seed), SOME
     first = max(FIRST_WEIGHED, 3 * coefficients(dim))
     while summits is not None and 4 * terms <= many.number:
         some = many.some(whole, terms, seed, sizes)
-        expansion = _expansion(many.evaluate, some, summits)
-        for _ in range(1 + REFITS):
-            data = (many.evaluate, some, expansion)
-            u, info = tempered_draws(expanded, data, dim, clouds, max(draws, first), key_draw, expansion.start())
-            exact = _values(many.evaluate, whole, u[:first])
-            left = _ratio(exact, _values(expanded, data, u[:first]))
+        expansion = _expansion(many, some, summits)
+        for _ in range((1 + REFITS) * _promises(many, whole, some, expansion, seed)):
+            at = expanded(many.at(some), expansion)
+            u, info = tempered_draws(at, dim, clouds, max(draws, first), key_draw, expansion.start())
+            exact = _values(many, whole, u[:first])
+            left = _ratio(exact, _expanded_values(many, some, expansion, u[:first]))
             if (share := share_of(left)) >= LEAST_SHARE:
                 if share < NEAR_ALL:
                     rest = u[first:]
-                    left = np.append(left, _ratio(_values(many.evaluate, whole, rest), _values(expanded, data, rest)))
+                    left = np.append(left, _ratio(_values(many, whole, rest), _expanded_values(many, some, expansion, rest)))
                     u = u[np.asarray(systematic(jnp.asarray(np.exp(left - left.max())), key_keep))]
                 evidence = info.log_evidence + float(logsumexp(left)) - np.log(len(left)) + many.level(whole)
                 return u[:draws], info._replace(log_evidence=evidence, terms=terms, share=share_of(left))
-            expansion = refitted(expansion, u[:first], exact, _values(many.evaluate, some, u[:first]))
+            expansion = refitted(expansion, u[:first], exact, _values(many, some, u[:first]))
         terms *= MORE
-    u, info = tempered_draws(many.evaluate, whole, dim, clouds, draws, key_draw)
+    u, info = tempered_draws(many.at(whole), dim, clouds, draws, key_draw)
     return u, info._replace(log_evidence=info.log_evidence + many.level(whole))
+
+
+def _promises(many: Many, whole: Any, some: Any, expansion: Expansion, seed: int) -> bool:
+    """Whether the expansion may do, by its error where the posterior is nearly as high as at the nearest summit.
+
+    It is looked at before clouds move: at draws of the Gaussians at the summits, of which those count that the sum of all terms
+    puts within `PLAUSIBLE` nats of what a Gaussian has there.
+    """
+    rng = np.random.default_rng(seed)
+    k = np.resize(np.flatnonzero(np.asarray(expansion.there)), TRIED)
+    z = rng.normal(size=(TRIED, expansion.centres.shape[1]))
+    centre, whiten = (np.asarray(part, np.float64)[k] for part in (expansion.centres, expansion.whiten))
+    u = centre + np.linalg.solve(whiten, z[:, :, None])[:, :, 0]
+    exact, found = _values(many, whole, u), _expanded_values(many, some, expansion, u)
+    gaussian = (
+        np.asarray(expansion.whole.value, np.float64)[k] - np.square(centre).sum(axis=1) / 2 - np.square(z).sum(axis=1) / 2
+    )
+    left = _ratio(exact, found)[np.abs(exact - np.square(u).sum(axis=1) / 2 - gaussian) < PLAUSIBLE]
+    return len(left) < TRIED // 4 or share_of(left) >= LEAST_PROMISE
 
 
 def coefficients(dim: int) -> int:
@@ -234,31 +231,6 @@ def _ratio(exact: Float[np.ndarray, " draws"], drawn: Float[np.ndarray, " draws"
     return np.where(exact > IMPOSSIBLE / 2, exact - drawn, -np.inf)
 
 
-def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits | None]:
-    """From the summits of some terms' sum to those of the sum of all, and its data, level at the highest of the former.
-
-    Of very many terms, more are looked at in between, where most of what is no summit falls behind. None where one of them is
-    at an edge: no polynomial is right there, and draws on one side of it would not tell what is missing on the other.
-    """
-    at, height, covariance = (np.asarray(part, np.float64) for part in (looked.u, looked.value, looked.inverse))
-    kept = apart(at, height, covariance, FAR_LOWER * many.number / LOOKED_AT)
-    whole = many.levelled(looked.u[kept[0]])
-    for number in [IN_BETWEEN] * (many.number >= 4 * IN_BETWEEN) + [many.number]:
-        data = whole if number == many.number else many.some(whole, number, seed, None)
-        begin = [(jnp.asarray(at[k], jnp.float32), jnp.asarray(covariance[k], jnp.float32)) for k in kept]
-        found = on_cores(partial(_follow_from, many.evaluate, data), begin)
-        u, around_u, terms = jax.tree.map(lambda *parts: jnp.stack(parts), *found)
-        at, covariance = np.asarray(u, np.float64), np.asarray(around_u, np.float64)
-        if not (terms.value > IMPOSSIBLE / 2).all():
-            return whole, None
-        height = np.asarray(terms.value, np.float64) - np.square(at).sum(axis=1) / 2
-        height += np.linalg.slogdet(covariance)[1] / 2
-        kept = apart(at, height, covariance, FAR_LOWER * many.number / number)
-    rows = np.array(kept + kept[:1] * (CENTRES - len(kept)))
-    local = jax.tree.map(lambda v: v[rows], terms)
-    return whole, Summits(u[rows], jnp.asarray(covariance[rows], u.dtype), local, jnp.arange(CENTRES) < len(kept))
-
-
 def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarray, " terms"]:
     """How far each term is from a parabola around the summits: r_j, by third differences along some directions."""
     rng = np.random.default_rng(seed)
@@ -275,94 +247,31 @@ def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarr
     return size + LEAST_BENT * size.mean() + 1e-12
 
 
-def apart(
-    u: Float[np.ndarray, "points dim"],
-    height: Float[np.ndarray, " points"],
-    covariance: Float[np.ndarray, "points dim dim"],
-    lowest: float,
-) -> list[int]:
-    """Which points are maxima of their own, more than an sd away from those that are higher; the highest first.
-
-    At most `CENTRES` of them, and none so much lower than the highest.
-    """
-    kept: list[int] = []
-    for k in np.argsort(-height):
-        away = [np.sqrt((u[k] - u[j]) @ np.linalg.pinv(covariance[j]) @ (u[k] - u[j])) for j in kept]
-        if not kept or (min(away) > 1 and height[k] > height[kept[0]] - lowest):
-            kept.append(int(k))
-    return kept[:CENTRES]
-
-
-@eqx.filter_jit
-def _look(evaluate: Evaluate, data: Any, dim: int, key: Key) -> Climber:
-    """Uphill from prior draws."""
-    return climbed(possible(evaluate, data), climbers(dim, key), STEPS + 1)
-
-
-@eqx.filter_jit
-def _follow(evaluate: Evaluate, data: Any, u: Theta, inverse: Float[Array, "dim dim"]) -> tuple[Theta, Array, Local]:
-    """Uphill from a point to its summit; the covariance of the Gaussian there, and the sum."""
-    at = possible(evaluate, data)
-
-    def below(now: Climber) -> Array:
-        """Whether the summit is still to be reached, by how much higher it would be for a parabola."""
-        return ~jnp.isfinite(now.value[0]) | (now.score[0] @ now.inverse[0] @ now.score[0] / 2 > ARRIVED)
-
-    def step(state: tuple[Array, Climber]) -> tuple[Array, Climber]:
-        return state[0] + 1, climbed(at, state[1], 1)
-
-    begin = (jnp.asarray(0), arrived(u[None], inverse[None]))
-    top = jax.lax.while_loop(lambda state: (state[0] < FURTHER_STEPS) & below(state[1]), step, begin)[1].u[0]
-    covariance = _covariance(_local(at, top, inverse).bend)
-    local = _local(at, top, covariance)
-    return top, _covariance(local.bend), local
-
-
-def _follow_from(evaluate: Evaluate, data: Any, begin: tuple[Theta, Float[Array, "dim dim"]]) -> tuple[Theta, Array, Local]:
-    return _follow(evaluate, data, *begin)  # type: ignore[no-any-return]
-
-
-@eqx.filter_jit
-def _expansion(evaluate: Evaluate, some: Any, summits: Summits) -> Expansion:
+def _expansion(many: Many, some: Any, summits: Summits) -> Expansion:
     """At the summits."""
-    at = possible(evaluate, some)
-
-    def one(where: tuple[Theta, Array]) -> Local:
-        return _local(at, *where)
-
-    whiten = jnp.linalg.inv(jnp.linalg.cholesky(summits.covariance))
-    return Expansion(summits.u, whiten, summits.terms, jax.lax.map(one, (summits.u, summits.covariance)), summits.there)
+    there = int(np.asarray(summits.there).sum())
+    local = locals_at(many.at(some), summits.u, summits.covariance, there)
+    return Expansion(summits.u, _whitening(summits.covariance), summits.terms, local, summits.there)
 
 
-def _local(at: Callable[[Cloud], tuple[Array, Cloud]], u: Theta, covariance: Float[Array, "dim dim"]) -> Local:
-    """The sum around a point, its bend from gradients an sd to either side: terms may have kinks.
-
-    It is impossible where one of these points is.
-    """
-    root = jnp.linalg.cholesky(covariance)
-    value, slope = at(jnp.concatenate([u[None], u + root.T, u - root.T]))
-    over = (slope[1 : 1 + len(u)] - slope[1 + len(u) :]) / 2
-    bend = jnp.linalg.solve(root.T, over)
-    return Local(jnp.where(jnp.min(value) > IMPOSSIBLE / 2, value[0], IMPOSSIBLE), slope[0], (bend + bend.T) / 2)
+@program
+def _whitening(covariance: Float[Array, "points dim dim"]) -> Float[Array, "points dim dim"]:
+    return jnp.linalg.inv(jnp.linalg.cholesky(covariance))
 
 
-def _covariance(bend: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-    """Of a Gaussian as curved as the posterior is, nowhere wider than the prior."""
-    values, vectors = jnp.linalg.eigh(jnp.eye(len(bend)) - bend)
-    return (vectors / jnp.maximum(jnp.abs(values), 1.0)) @ vectors.T
-
-
-def _values(evaluate: Evaluate, data: Any, u: np.ndarray) -> Float[np.ndarray, " draws"]:
+def _values(many: Many, data: Any, u: np.ndarray) -> Float[np.ndarray, " draws"]:
     """A sum at draws, a few of them at a time."""
     if not len(u):
         return np.zeros(0)
-    at = np.resize(u, (-(-len(u) // WEIGHED_TOGETHER), WEIGHED_TOGETHER, u.shape[1]))
-    parts = on_cores(lambda some: np.asarray(_sums(evaluate, data, jnp.asarray(some, jnp.float32)), np.float64), at)
-    return np.concatenate(parts)[: len(u)]
+    parts = on_cores(lambda some: many.values(data, some), np.split(u, range(WEIGHED_TOGETHER, len(u), WEIGHED_TOGETHER)))
+    value = np.concatenate(parts).astype(np.float64)
+    return np.where(np.isfinite(value), value, IMPOSSIBLE)
 
 
-@eqx.filter_jit
-def _sums(evaluate: Evaluate, data: Any, u: Cloud) -> Float[Array, " draws"]:
-    with jax.default_matmul_precision("highest"):
-        value = evaluate(u, data)[0]
-    return jnp.where(jnp.isfinite(value), value, IMPOSSIBLE)
+def _expanded_values(many: Many, some: Any, expansion: Expansion, u: np.ndarray) -> Float[np.ndarray, " draws"]:
+    """The expansion at draws."""
+    if not len(u):
+        return np.zeros(0)
+    at = jnp.asarray(u, jnp.float32)
+    near: np.ndarray = np.asarray(_within(expansion, at))
+    return _values(many, some, near) + np.asarray(_rests(expansion, at), np.float64)

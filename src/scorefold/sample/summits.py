@@ -18,12 +18,14 @@ prior, so that these miss it; uphill it is found. The hill around it is met by t
 than the prior. What lies uphill from none of the points has the prior's share of the draws.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from scorefold.types import Array, Callable, Cloud, Float, Key, Scalar, Theta
+from scorefold.sample.by_steps import Look, Loop, at_once, numbers, program
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
 
 POINTS, STEPS = 32, 48
 """Prior draws that go uphill, and how many steps."""
@@ -34,9 +36,6 @@ FROM_PRIOR = 0.25
 """ρ."""
 LADDER = (0.4, 0.2, 0.2, 0.2)
 """r: of a summit's draws, those from its own width, twice, four and eight times that."""
-
-Climb = Callable[[Cloud], tuple[Float[Array, " draws"], Cloud]]
-"""u to ℓ and ∇ℓ at every point."""
 
 
 class Mixture(NamedTuple):
@@ -59,9 +58,13 @@ class Mixture(NamedTuple):
     def draw(self, key: Key, count: int) -> Cloud:
         """Draws from q."""
         key_part, key_noise = jax.random.split(key)
-        parts = jax.random.categorical(key_part, self.log_weights, shape=(count,))
-        noise = jax.random.normal(key_noise, (count, self.centres.shape[1]))
-        return self.centres[parts] + jnp.einsum("nij,nj->ni", self.roots[parts], noise)
+        return self.at(jax.random.uniform(key_part, (count,)), jax.random.normal(key_noise, (count, self.centres.shape[1])))
+
+    def at(self, uniform: Float[Array, " draws"], normal: Cloud) -> Cloud:
+        """The draws that such numbers give."""
+        ends = jnp.cumsum(jnp.exp(self.log_weights))
+        parts = jnp.minimum(jnp.searchsorted(ends, uniform * ends[-1], side="right"), len(ends) - 1)
+        return self.centres[parts] + jnp.einsum("nij,nj->ni", self.roots[parts], normal)
 
 
 class Climber(NamedTuple):
@@ -74,12 +77,20 @@ class Climber(NamedTuple):
     """C."""
 
 
-def summits(at: Climb, dim: int, key: Key) -> Mixture:
+class _Way(NamedTuple):
+    climbers: Climber
+    left: Int[Array, ""]
+    """Steps."""
+    goes_on: Array
+
+
+def summits(at: Look, dim: int, key: Key, loop: Loop = at_once) -> Mixture:
     """The mixture for a log likelihood and its gradient."""
-    ended = climbed(at, climbers(dim, key), STEPS + 1)
+    ended = climbed(at, climbers(dim, key), STEPS + 1, loop)
     return around(ended.u, ended.value, ended.inverse)
 
 
+@partial(program, static_argnums=0)
 def climbers(dim: int, key: Key) -> Climber:
     """Prior draws, which have not looked around yet."""
     return arrived(jax.random.normal(key, (POINTS, dim)), jnp.broadcast_to(jnp.eye(dim), (POINTS, dim, dim)))
@@ -90,17 +101,35 @@ def arrived(u: Float[Array, "points dim"], inverse: Float[Array, "points dim dim
     return Climber(u, jnp.full(len(u), -jnp.inf), jnp.zeros_like(u), inverse)
 
 
-def climbed(at: Climb, begin: Climber, steps: int) -> Climber:
+def climbed(at: Look, begin: Climber, steps: int, loop: Loop = at_once) -> Climber:
     """After so many steps on f."""
 
-    def step(_: Array, now: Climber) -> Climber:
-        to = now.u + jax.vmap(_length)(now)
-        value, slope = at(to)
-        return jax.vmap(_stepped)(now, to, value - jnp.sum(to**2, axis=1) / 2, slope - to)
+    def on(way: _Way) -> _Way:
+        to = ahead_of(way.climbers)
+        return _Way(stepped(way.climbers, to, *at(to)), *_counted(way.left))
 
-    return jax.lax.fori_loop(0, steps, step, begin)
+    return loop(lambda way: way.goes_on, on, _Way(begin, jnp.full((), steps, int), jnp.full((), steps > 0, bool))).climbers
 
 
+@program
+def _counted(left: Int[Array, ""]) -> tuple[Int[Array, ""], Array]:
+    return left - 1, left > 1
+
+
+@program
+def ahead_of(climbers: Climber) -> Float[Array, "points dim"]:
+    """u + δ."""
+    return climbers.u + jax.vmap(_length)(climbers)
+
+
+@program
+def stepped(climbers: Climber, to: Float[Array, "points dim"], value: Float[Array, " points"], slope: Cloud) -> Climber:
+    """The points after a look at where their steps lead."""
+    value, slope = numbers(value, slope)
+    return jax.vmap(_stepped)(climbers, to, value - jnp.sum(to**2, axis=1) / 2, slope - to)
+
+
+@program
 def around(u: Float[Array, "points dim"], value: Float[Array, " points"], inverse: Float[Array, "points dim dim"]) -> Mixture:
     """q for summits m_k = u with f and C there; those of value -∞ are left out."""
     dim = u.shape[1]

@@ -20,23 +20,21 @@ weight is not known; a mode so narrow that none of the clouds meets it goes unse
 Reference: "Sequential Monte Carlo samplers", Del Moral, Doucet and Jasra, 2006.
 """
 
-import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import Diverged
+from scorefold.sample.by_steps import IMPOSSIBLE, Look, Loop, at_once, numbers, on_cores, program, step_by_step
 from scorefold.sample.health import FARTHEST_DRAW, Identities, identities
 from scorefold.sample.metropolis import LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H, WANTED, ahead, log_transition
 from scorefold.sample.self_tuned import preconditioner
-from scorefold.sample.summits import Climb, Mixture, summits
+from scorefold.sample.summits import Mixture, summits
 from scorefold.shown import brief
-from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar
 
 KEPT = 0.5
 """The effective size of the weights after a rise, as a share of the cloud."""
@@ -53,11 +51,6 @@ SPREAD = 6.0
 SMALLEST_CLOUD, LARGEST_CLOUD = 256, 1024
 LARGEST_DIFFERENCE, LARGEST_SPREAD = 0.4, 2.0
 """Between clouds that agree."""
-IMPOSSIBLE = -1e30
-"""ℓ where it is -∞ or no number."""
-
-Evaluate = Callable[[Cloud, Any], tuple[Float[Array, " draws"], Cloud]]
-"""(u, data) to ℓ and ∇ℓ at every draw; a module's function, so that it is compiled once."""
 
 
 class Clouds(NamedTuple):
@@ -125,6 +118,8 @@ class _Cloud(NamedTuple):
 
 
 class _Run(NamedTuple):
+    """A cloud on its way."""
+
     cloud: _Cloud
     mixture: Mixture
     tau: Scalar
@@ -132,9 +127,35 @@ class _Run(NamedTuple):
     rise: Int[Array, ""]
     log_evidence: Scalar
     forgotten: Scalar
+    """By the moves since the last rise."""
+    made: Int[Array, ""]
+    """Moves since then, four of them for a step and a jump of one half, then of the other."""
+    rates: Float[Array, "2"]
+    """What was accepted of steps and of jumps, added up."""
     log: Float[Array, "3 rises"]
     """τ, acceptance and jumps."""
-    key: Key
+    keys: tuple[Key, Key]
+    """The second for the moves after a rise."""
+    moves: Array
+    """Whether another move is due,"""
+    rises: Array
+    """and whether another rise."""
+
+    @property
+    def jumps(self) -> Array:
+        """Which move is due: 0 for a step, 1 and 2 for a jump from q or around others."""
+        return self.made % 2 * (1 + self.made // 4 % 2)
+
+
+class _Proposed(NamedTuple):
+    """Where the first half may move, by what is needed to decide."""
+
+    to: Cloud
+    a: Float[Array, "half 1"]
+    root: Float[Array, "dim dim"]
+    inverse: Float[Array, "dim dim"]
+    allowed: Float[Array, " half"]
+    """Up to which probability a move is refused."""
 
 
 class Tempered(NamedTuple):
@@ -149,13 +170,12 @@ class Tempered(NamedTuple):
 
 
 def tempered_draws(
-    evaluate: Evaluate, data: Any, dim: int, clouds: Clouds, draws: int, key: Key, start: Mixture | None = None
+    at: Look, dim: int, clouds: Clouds, draws: int, key: Key, start: Mixture | None = None
 ) -> tuple[np.ndarray, TemperedInfo]:
     """Draws of several clouds, each from its start to the posterior, and how they agree.
 
     Args:
-        evaluate: The log likelihood and its gradient at every draw of a cloud, from the draws and the data.
-        data: What `evaluate` is given besides.
+        at: The log likelihood and its gradient at any number of draws, outside of any compiled program.
         dim: The number of parameters.
         clouds: How many clouds there are, and how large.
         draws: How many draws to make.
@@ -169,14 +189,8 @@ def tempered_draws(
         Diverged: The likelihood is not a number where a cloud ended.
     """
     keys = [jax.random.fold_in(key, i) for i in range(clouds.number)]
-    runs = on_cores(lambda key: jax.block_until_ready(_tempered(evaluate, data, dim, clouds.size, key, start)), keys)
+    runs = on_cores(lambda key: tempered(at, dim, clouds.size, key, start, step_by_step), keys)
     return judged(jax.tree.map(lambda *parts: np.stack(parts), *runs), draws)
-
-
-def on_cores(function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
-    """The function of every part, a core each: what it computes is too small a step at a time to be shared out over cores."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as cores:
-        return list(cores.map(function, parts))
 
 
 def judged(runs: Tempered, draws: int) -> tuple[np.ndarray, TemperedInfo]:
@@ -219,82 +233,83 @@ def _difference(u: Float[np.ndarray, "clouds size dim"]) -> float:
     return float(max(means.max(), np.ptp(np.log(sd), axis=0).max()))
 
 
-def possible(evaluate: Evaluate, data: Any) -> Climb:
-    """`evaluate` with numbers everywhere, at full precision: a relative error of 1e-3 would be n times that in the sum."""
-
-    def at(u: Cloud) -> tuple[Array, Array]:
-        with jax.default_matmul_precision("highest"):
-            value, slope = evaluate(u, data)
-        there = jnp.isfinite(value) & jnp.isfinite(slope).all(axis=1)
-        return jnp.where(there, value, IMPOSSIBLE), jnp.where(there[:, None], slope, 0.0)
-
-    return at
-
-
-def tempered(evaluate: Evaluate, data: Any, dim: int, cloud: int, key: Key, start: Mixture | None = None) -> Tempered:
+def tempered(at: Look, dim: int, cloud: int, key: Key, start: Mixture | None = None, loop: Loop = at_once) -> Tempered:
     """One cloud from its start to the posterior."""
-    at = possible(evaluate, data)
+
+    def move(run: _Run) -> _Run:
+        proposed = _proposed(run)
+        return _decided(run, proposed, at(proposed.to))
+
+    def rise(run: _Run) -> _Run:
+        return _noted(loop(lambda run: run.moves, move, _risen(run)))
+
     with jax.default_matmul_precision("highest"):
-        key_look, key_start, key = jax.random.split(key, 3)
-        mixture = summits(at, dim, key_look) if start is None else start
-        u = mixture.draw(key_start, cloud).reshape(2, cloud // 2, dim)
-        begun = jax.lax.map(lambda u: _seen(at, mixture, u), u)
-        zero = jnp.zeros(())
-        log = jnp.zeros((3, MOST_RISES))
-        run = _Run(begun, mixture, zero, jnp.asarray(LARGEST_PROPOSED_H), jnp.asarray(0), zero, zero, log, key)
-        run = jax.lax.while_loop(lambda run: (run.tau < 1) & (run.rise < MOST_RISES), lambda run: _risen(at, run), run)
-        flat = run.cloud.u.reshape(cloud, dim)
-        score = run.cloud.score(jnp.ones(())).reshape(cloud, dim)
-        flat = jnp.where(run.cloud.value.reshape(cloud, 1) > IMPOSSIBLE, flat, jnp.nan)  # possible nowhere
-        return Tempered(flat, identities(flat, score), run.rise, run.log_evidence, run.forgotten, run.log)
+        key_look, key_start, key = _three(key)
+        mixture = summits(at, dim, key_look, loop) if start is None else start
+        u = _first_draws(mixture, key_start, cloud)
+        return _ended(loop(lambda run: run.rises, rise, _begun(mixture, u, at(u), key)))
 
 
-def _seen(at: Climb, mixture: Mixture, u: Cloud) -> _Cloud:
-    """A half with its densities."""
-    value, slope = at(u)
+_three = program(lambda key: jax.random.split(key, 3))
+
+
+@partial(program, static_argnums=2)
+def _first_draws(mixture: Mixture, key: Key, cloud: int) -> Cloud:
+    return mixture.draw(key, cloud)
+
+
+@program
+def _begun(mixture: Mixture, u: Cloud, looked: tuple[Array, Cloud], key: Key) -> _Run:
+    """The cloud at τ = 0."""
+    cloud = jax.tree.map(lambda v: v.reshape(2, len(u) // 2, *v.shape[1:]), _seen(mixture, u, *looked))
+    zero, none, yes = jnp.zeros(()), jnp.zeros((), int), jnp.ones((), bool)
+    h, log = jnp.full((), LARGEST_PROPOSED_H, float), jnp.zeros((3, MOST_RISES))
+    return _Run(cloud, mixture, zero, h, none, zero, zero, none, jnp.zeros(2), log, (key, key), yes, yes)
+
+
+@program
+def _ended(run: _Run) -> Tempered:
+    """The draws and what is said of them."""
+    u, score, value = (
+        v.reshape(-1, *v.shape[2:]) for v in (run.cloud.u, run.cloud.score(jnp.ones(())), run.cloud.value[..., None])
+    )
+    u = jnp.where(value > IMPOSSIBLE, u, jnp.nan)  # possible nowhere
+    return Tempered(u, identities(u, score), run.rise, run.log_evidence, run.forgotten, run.log)
+
+
+def _seen(mixture: Mixture, u: Cloud, value: Float[Array, " draws"], slope: Cloud) -> _Cloud:
+    """Draws with their densities."""
+    value, slope = numbers(value, slope)
     start, start_slope = jax.vmap(jax.value_and_grad(mixture.log_density))(u)
     prior = -jnp.sum(u**2, axis=1) / 2 - u.shape[1] / 2 * jnp.log(2 * jnp.pi)
     there = jnp.where(value > IMPOSSIBLE, value + prior - start, IMPOSSIBLE)
     return _Cloud(u, there, slope - u - start_slope, start, start_slope)
 
 
-_tempered = eqx.filter_jit(tempered)
-"""Compiled once per bucket of observations and size of the cloud."""
-
-
-def _risen(at: Callable[[Cloud], tuple[Array, Array]], run: _Run) -> _Run:
-    """The cloud at the next τ: weighted, resampled and moved."""
-    key, key_resample, key_shuffle, key_move = jax.random.split(run.key, 4)
+@program
+def _risen(run: _Run) -> _Run:
+    """The cloud at the next τ, weighted and resampled."""
+    key, key_resample, key_shuffle, key_move = jax.random.split(run.keys[0], 4)
     value = run.cloud.value.ravel()
     rise = largest_rise(value, 1 - run.tau)
     tau = jnp.where(rise >= 1 - run.tau, 1.0, run.tau + rise)
     evidence = run.log_evidence + jax.nn.logsumexp(rise * value) - jnp.log(len(value))
     chosen = jax.random.permutation(key_shuffle, systematic(jax.nn.softmax(rise * value), key_resample))
-    half = len(value) // 2
-    cloud = jax.tree.map(lambda v: v.reshape(2 * half, *v.shape[2:])[chosen].reshape(v.shape), run.cloud)
-    last = tau >= 1
-    enough, most = jnp.where(last, FORGET_LAST, FORGET), jnp.where(last, MOST_LAST_MOVES, MOST_MOVES)
+    cloud = jax.tree.map(lambda v: v.reshape(-1, *v.shape[2:])[chosen].reshape(v.shape), run.cloud)
+    zero, none = jnp.zeros(()), jnp.zeros((), int)
+    return run._replace(
+        cloud=cloud, tau=tau, log_evidence=evidence, forgotten=zero, made=none, rates=jnp.zeros(2), keys=(key, key_move),
+        moves=jnp.ones((), bool),
+    )  # fmt: skip
 
-    def move(state: tuple[_Cloud, Scalar, Array, Array]) -> tuple[_Cloud, Scalar, Array, Array]:
-        """A Langevin step and a jump of one half, then of the other."""
-        cloud, forgotten, count, rates = state
 
-        def one(carry: tuple[_Cloud, Scalar, Array], i: Array) -> tuple[tuple[_Cloud, Scalar, Array], None]:
-            cloud, forgotten, rates = carry
-            jumps, key = i % 2, jax.random.fold_in(jax.random.fold_in(key_move, count), i)
-            cloud, rate, forgot = _move(at, run.mixture, cloud, jumps * (1 + count % 2), tau, run.h, key)
-            cloud = jax.tree.map(lambda v: jnp.where(jumps == 1, v[::-1], v), cloud)
-            return (cloud, forgotten + forgot / 2, rates.at[jumps].add(rate / 2)), None
-
-        (cloud, forgotten, rates), _ = jax.lax.scan(one, (cloud, forgotten, rates), jnp.arange(4))
-        return cloud, forgotten, count + 1, rates
-
-    begin = (cloud, jnp.zeros(()), jnp.asarray(0), jnp.zeros(2))
-    cloud, forgotten, count, rates = jax.lax.while_loop(lambda s: (s[1] < enough) & (s[2] < most), move, begin)
-    rates = rates / count
+@program
+def _noted(run: _Run) -> _Run:
+    """After the moves at one τ."""
+    rates = run.rates / (run.made / 4)
     h = jnp.clip(run.h * jnp.exp(2 * (rates[0] - WANTED)), SMALLEST_PROPOSED_H, LARGEST_PROPOSED_H)
-    log = run.log.at[:, run.rise].set(jnp.concatenate([tau[None], rates]))
-    return _Run(cloud, run.mixture, tau, h, run.rise + 1, evidence, forgotten, log, key)
+    log = run.log.at[:, run.rise].set(jnp.concatenate([run.tau[None], rates]))
+    return run._replace(h=h, rise=run.rise + 1, log=log, rises=(run.tau < 1) & (run.rise + 1 < MOST_RISES))
 
 
 def largest_rise(value: Float[Array, " draws"], missing: Scalar) -> Scalar:
@@ -321,34 +336,54 @@ def systematic(weights: Float[Array, " draws"], key: Key) -> Int[Array, " draws"
     return jnp.clip(jnp.searchsorted(jnp.cumsum(weights) / jnp.sum(weights), places), 0, count - 1)
 
 
-def _move(
-    at: Climb, mixture: Mixture, cloud: _Cloud, jumps: Array, tau: Scalar, h: Scalar, key: Key
-) -> tuple[_Cloud, Scalar, Scalar]:
-    """A Langevin step (0), a jump from q (1) or around others (2) of the first half; the share that moved, what it forgot."""
-    key_near, key_noise, key_accept, key_length, key_pick, key_mixture = jax.random.split(key, 6)
-    (u, others), (s, s_others) = cloud.u, cloud.score(tau)
-    half, dim = u.shape
+@program
+def _proposed(run: _Run) -> _Proposed:
+    """For the first half, a Langevin step (0), a jump from q (1) or around the others (2)."""
+    key_near, key_normal, key_uniform = jax.random.split(jax.random.fold_in(run.keys[1], run.made), 3)
+    (u, others), (s, s_others) = run.cloud.u, run.cloud.score(run.tau)
     root = preconditioner(others, s_others, key_near)
-    inverse, noise = jnp.linalg.inv(root), jax.random.normal(key_noise, u.shape) @ root.T
+    # One move is made, and these serve any of the three.
+    normal, (where, allowed) = jax.random.normal(key_normal, u.shape), jax.random.uniform(key_uniform, (2, len(u)))
     # Steps of many lengths: a draw where the density is narrower than elsewhere would refuse all long ones.
-    a = jnp.exp(-h * SPREAD ** -jax.random.uniform(key_length, (half, 1)))
-    width = half ** (-1 / (dim + 4))
-    centres = others[jax.random.randint(key_pick, (half,), 0, half)]
-    ways = [ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * noise, mixture.draw(key_mixture, half), centres + width * noise]
-    before = jax.tree.map(lambda v: v[0], cloud)
-    after = _seen(at, mixture, jnp.select([jumps == 0, jumps == 1, jumps == 2], ways))
-    to, s_to = after.u, after.start_slope + tau * after.slope
+    a, noise = jnp.exp(-run.h * SPREAD ** -where[:, None]), normal @ root.T
+    near = ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * noise
+    far = others[jnp.minimum((where * len(u)).astype(int), len(u) - 1)] + _width(u) * noise
+    to = jnp.select([run.jumps == 0, run.jumps == 1, run.jumps == 2], [near, run.mixture.at(where, normal), far])
+    return _Proposed(to, a, root, jnp.linalg.inv(root), allowed)
+
+
+@program
+def _decided(run: _Run, proposed: _Proposed, looked: tuple[Array, Cloud]) -> _Run:
+    """The first half after its move; after a jump it is the second one's turn."""
+    to, a, root, inverse, allowed = proposed
+    cloud, tau, jumps = run.cloud, run.tau, run.jumps
+    u, others = cloud.u
+    before, after = jax.tree.map(lambda v: v[0], cloud), _seen(run.mixture, to, *looked)
+    s, s_to = (one.start_slope + tau * one.slope for one in (before, after))
     there, back = log_transition(to, u, s, a, root, inverse), log_transition(u, to, s_to, a, root, inverse)
-    across = log_around(u, others, inverse / width) - log_around(to, others, inverse / width)
+    wider = inverse / _width(u)
+    across = log_around(u, others, wider) - log_around(to, others, wider)
     gain = after.start - before.start + tau * (after.value - before.value)
     gain = gain + jnp.select([jumps == 0, jumps == 1, jumps == 2], [back - there, before.start - after.start, across])
-    accepted = jnp.log(jax.random.uniform(key_accept, gain.shape)) < jnp.nan_to_num(gain, nan=-jnp.inf)
+    accepted = jnp.log(allowed) < jnp.nan_to_num(gain, nan=-jnp.inf)
 
     def moved(whole: Array, new: Array, old: Array) -> Array:
-        return whole.at[0].set(jnp.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old))
+        whole = whole.at[0].set(jnp.where(accepted.reshape(-1, *[1] * (new.ndim - 1)), new, old))
+        return jnp.where(jumps > 0, whole[::-1], whole)
 
-    forgotten = jnp.mean(accepted[:, None] * jnp.where(jumps > 0, 1.0, 1 - a))
-    return jax.tree.map(moved, cloud, after, before), jnp.mean(accepted), forgotten
+    last, made = tau >= 1, run.made + 1
+    enough, most = jnp.where(last, FORGET_LAST, FORGET), jnp.where(last, MOST_LAST_MOVES, MOST_MOVES)
+    forgotten = run.forgotten + jnp.mean(accepted[:, None] * jnp.where(jumps > 0, 1.0, 1 - a)) / 2
+    return run._replace(
+        cloud=jax.tree.map(moved, cloud, after, before), forgotten=forgotten, made=made,
+        rates=run.rates.at[run.made % 2].add(jnp.mean(accepted) / 2),
+        moves=(made % 4 > 0) | ((forgotten < enough) & (made < 4 * most)),
+    )  # fmt: skip
+
+
+def _width(u: Cloud) -> float:
+    """Scott's, for a mean of Gaussians around so many draws."""
+    return len(u) ** (-1 / (u.shape[1] + 4))
 
 
 def log_around(u: Cloud, centres: Float[Array, "centres dim"], inverse: Float[Array, "dim dim"]) -> Float[Array, " draws"]:

@@ -17,6 +17,11 @@ from scorefold.sample.tempered import Clouds, clouds_for, largest_rise, log_arou
 from scorefold.tasks import slcp
 
 
+def looked(evaluate, data):
+    """As a sampler looks at it."""
+    return jax.jit(lambda u: evaluate(u, data))
+
+
 def gaussian(u, data):
     x, sd = data
     return jax.vmap(jax.value_and_grad(lambda u: -jnp.sum(((x - u) / sd) ** 2) / 2))(u)
@@ -36,7 +41,7 @@ def four_points(u, x):
 @pytest.mark.parametrize(("dim", "sd"), shortly([(1, 2.0), (2, 0.05), (5, 0.002), (10, 0.01)], (2, 0.05)))
 def test_a_gaussian_however_narrow(dim, sd, figure):
     x = jnp.asarray(np.random.default_rng(0).normal(size=dim), jnp.float32)
-    u, info = tempered_draws(gaussian, (x, jnp.asarray(sd)), dim, clouds_for(1_000, dim), 1_000, jax.random.key(0))
+    u, info = tempered_draws(looked(gaussian, (x, jnp.asarray(sd))), dim, clouds_for(1_000, dim), 1_000, jax.random.key(0))
     precision = 1 + 1 / sd**2
     mean = np.asarray(x) / sd**2 / precision
     assert u.shape == (1_000, dim)
@@ -53,7 +58,9 @@ def test_a_gaussian_however_narrow(dim, sd, figure):
 @pytest.mark.false_failure(1e-6)
 def test_four_modes_have_their_weights():
     _, x = tasks.get("slcp").observe(8, seed=0)
-    u, info = tempered_draws(four_points, jnp.asarray(x, jnp.float32), 5, clouds_for(1_000, 5), 1_000, jax.random.key(0))
+    u, info = tempered_draws(
+        looked(four_points, jnp.asarray(x, jnp.float32)), 5, clouds_for(1_000, 5), 1_000, jax.random.key(0)
+    )
     shares = np.bincount(2 * (u[:, 2] > 0) + (u[:, 3] > 0), minlength=4) / len(u)
     assert info.converged
     assert (np.abs(shares - 0.25) < 0.12).all()
@@ -79,7 +86,7 @@ def peak_on_a_hill(u, sds):
 def test_a_narrow_peak_on_a_wide_hill_is_found():
     dim, sds = 10, (0.03, 0.15)
     data = jnp.asarray(sds, jnp.float32)
-    u, info = tempered_draws(peak_on_a_hill, data, dim, clouds_for(1_000, dim), 1_000, jax.random.key(0))
+    u, info = tempered_draws(looked(peak_on_a_hill, data), dim, clouds_for(1_000, dim), 1_000, jax.random.key(0))
     masses = [float(stats.multivariate_normal(np.full(dim, 0.5), 1 + sd**2).pdf(np.zeros(dim))) for sd in sds]
     share = (np.square(u - 0.5).sum(1) < dim * 0.065**2).mean()
     assert info.converged
@@ -130,7 +137,7 @@ def test_clouds_that_found_different_modes_are_reported():
     _, x = tasks.get("slcp").observe(8, seed=1)
     data = jnp.asarray(x, jnp.float32)
     _, info = one_of(
-        lambda seed: tempered_draws(four_points, data, 5, clouds_for(1_000, 5), 1_000, jax.random.key(seed)),
+        lambda seed: tempered_draws(looked(four_points, data), 5, clouds_for(1_000, 5), 1_000, jax.random.key(seed)),
         lambda run: run[1].difference > 1,
     )
     assert not info.converged

@@ -10,9 +10,11 @@ from full import shortly
 from scipy import stats
 
 import scorefold as sf
+from scorefold.posterior import sum_at_draws
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.sample import expanded as module
-from scorefold.sample.expanded import CENTRES, SOME, Expansion, Local, apart, coefficients, expanded, refitted, share_of
+from scorefold.sample.expanded import SOME, Expansion, coefficients, expanded, refitted, share_of
+from scorefold.sample.summits_of_many import CENTRES, Local, apart
 
 DRAWS = 1_000
 
@@ -333,7 +335,7 @@ def test_an_expansion_adds_what_is_of_third_order():
     whole = Local(value + 7, slope, bend)  # the sum of all, where it is known, is another
     expansion = Expansion(centre, jnp.eye(2)[None] / root, whole, Local(value, slope, bend), jnp.array([True]))
     u = centre + root * jnp.asarray(np.random.default_rng(0).normal(size=(8, 2)), jnp.float32)
-    of_all = jax.jit(lambda u: expanded(u, (cubes, some, expansion)))
+    of_all = expanded(lambda u: cubes(u, some), expansion)
     found = of_all(u)
     np.testing.assert_allclose(found[0], cubes(u, some)[0] + 7, rtol=1e-4)
     np.testing.assert_allclose(found[1], cubes(u, some)[1], rtol=1e-4, atol=1e-3)
@@ -357,9 +359,9 @@ def test_one_draw_is_judged_by_many(monkeypatch):
 def test_a_sum_of_very_many_terms_is_precise_where_it_is_level():
     x = normal(100_000)
     at = x.mean(axis=0)
-    data = sums.prepared(Exact(), *sums.counted(x), None)
+    data = sum_at_draws.prepared(Exact(), *sums.counted(x), None)
     u = at + np.array([[0.0, 0.0], [3e-3, 0.0], [0.0, -6e-3]])
     exact = -(((x[None] - rounded(u)[:, None]) ** 2 - (x - rounded(at)) ** 2) / VARIANCES).sum(axis=(1, 2)) / 2
-    level = sums.levelled(data, jnp.asarray(at, jnp.float32))
-    np.testing.assert_allclose(sums.likelihoods(jnp.asarray(u, jnp.float32), level)[0], exact, atol=2e-3)
-    np.testing.assert_allclose(sums.level(level), -(((x - rounded(at)) ** 2) / VARIANCES).sum() / 2, rtol=1e-6)
+    level = sum_at_draws.levelled(data, jnp.asarray(at, jnp.float32))
+    np.testing.assert_allclose(sum_at_draws.likelihoods(jnp.asarray(u, jnp.float32), level)[0], exact, atol=2e-3)
+    np.testing.assert_allclose(sum_at_draws.level(level), -(((x - rounded(at)) ** 2) / VARIANCES).sum() / 2, rtol=1e-6)
