@@ -30,7 +30,7 @@ from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.same_simulations import better_likelihood
 from scorefold.methods.refine.shared import Shared, each
-from scorefold.methods.train_terms import Learned, train_terms
+from scorefold.methods.train_terms import Learned, before_training, train_terms
 from scorefold.methods.whole_numbers import MOST_WHOLE, lattices_of
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
@@ -117,11 +117,18 @@ class NLE(Method):
         """Train one ensemble for each of the simulations, together."""
         if self.missing != sims[0].missing:
             return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
+        return train_terms(self, self._learned(sims), sims, seeds, progress, checkpoint)
+
+    def line(self, sims: Simulations, seed: int) -> SummedPosterior:
+        """What training would begin with: the straight line, and networks that add nothing."""
+        return before_training(self, self._learned([sims]), sims, seed)
+
+    def _learned(self, sims: Sequence[Simulations]) -> Learned:
         lattices = lattices_of(sims)
         whole = 0 if lattices[0] is None else lattices[0].count
         shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names), whole)
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
-        return train_terms(self, Learned(objective, Likelihood, lattices), sims, seeds, progress, checkpoint)
+        return Learned(objective, Likelihood, lattices)
 
     def refine(
         self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining

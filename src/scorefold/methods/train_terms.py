@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -28,6 +30,7 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.loop import train
 from scorefold.train.steps import Objective
+from scorefold.train.training import History
 from scorefold.train.training_set import TrainingSet, training_sets
 
 
@@ -56,25 +59,51 @@ def train_terms(
         )
     for one in sims:
         say_likelihood_alone(one, type(method).__name__)
-    # A likelihood is of the outcomes given the inputs; a ratio is the same whatever of an observation is an input.
-    inputs = len(sims[0].input_names) if learned.model is Likelihood else 0
     if method.missing:
         sims = [dropped(one, seed) for one, seed in zip(sims, seeds, strict=True)]
-    sets, fixed = training_sets(sims, 1, method.training, seeds), []
+    sets = training_sets(sims, 1, method.training, seeds)
     lattices = learned.lattices or [None] * len(sims)
-    for one, cases, lattice in zip(sims, sets, lattices, strict=True):
-        scale, places = _seen(one.prior, cases, inputs, method)
-        v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
-        fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
-        fixed.append((places, scale, fitted) if lattice is None else (places, scale, fitted, lattice))
+    fixed = [_fixed(method, learned, *one) for one in zip(sims, sets, lattices, strict=True)]
     seen = [_as_seen(learned, *one) for one in zip(fixed, sets, strict=True)]
     trained = train(learned.objective, seen, fixed, method.training, method.base, progress, checkpoint)
-    posteriors = []
-    for one, cases, (places, scale, fitted, *_), lattice, made in zip(sims, sets, fixed, lattices, trained, strict=True):
-        terms = MeanTerms(made[0], places, scale, fitted, learned.model, lattice)
-        reach, whole = reach_of(cases, scale, COPIES if method.missing else 1), 0 if lattice is None else lattice.count
-        posteriors.append(SummedPosterior(one.prior, method, terms, made[1], one.shape, inputs, whole, reach))
-    return posteriors
+    return [_posterior(method, learned, *one) for one in zip(sims, sets, fixed, trained, strict=True)]
+
+
+def before_training(method: Any, learned: Learned, sims: Simulations, seed: int) -> SummedPosterior:
+    """The same with networks of zeros, of which nothing but the line is left."""
+    cases = training_sets([sims], 1, method.training, [seed])[0]
+    members, objective = method.training.members, learned.objective
+    keys = jax.random.split(jax.random.key(0), members)
+    like = eqx.filter_eval_shape(jax.vmap(lambda key: objective.make(objective.shape, key=key)), keys)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    none = np.zeros((members, 1), np.float32)
+    history = History(none[:, :0], none, np.zeros(members, int), 1, method.training.learning_rates[0], {}, 0)
+    fixed = _fixed(method, learned, sims, cases, (learned.lattices or [None])[0])
+    return _posterior(method, learned, sims, cases, fixed, (nothing, history))
+
+
+def _fixed(method: Any, learned: Learned, sims: Simulations, cases: TrainingSet, lattice: Lattice | None) -> tuple:
+    """Coordinates, standardisation, line and, where some numbers are binary or counts, their values."""
+    inputs = _inputs(learned, sims)
+    scale, places = _seen(sims.prior, cases, inputs, method)
+    v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
+    fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
+    return (places, scale, fitted) if lattice is None else (places, scale, fitted, lattice)
+
+
+def _inputs(learned: Learned, sims: Simulations) -> int:
+    """A likelihood is of the outcomes given the inputs; a ratio is the same whatever of an observation is an input."""
+    return len(sims.input_names) if learned.model is Likelihood else 0
+
+
+def _posterior(
+    method: Any, learned: Learned, sims: Simulations, cases: TrainingSet, fixed: tuple, made: tuple[Any, History]
+) -> SummedPosterior:
+    places, scale, fitted, *lattices = fixed
+    lattice = lattices[0] if lattices else None
+    terms = MeanTerms(made[0], places, scale, fitted, learned.model, lattice)
+    reach, whole = reach_of(cases, scale, COPIES if method.missing else 1), 0 if lattice is None else lattice.count
+    return SummedPosterior(sims.prior, method, terms, made[1], sims.shape, _inputs(learned, sims), whole, reach)
 
 
 def _as_seen(learned: Learned, fixed: tuple, cases: TrainingSet) -> TrainingSet:

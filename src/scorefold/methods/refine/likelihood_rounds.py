@@ -7,9 +7,9 @@ weigh the modes (`sample/tempered.py`).
 
 The frame is a Gaussian proposal u = m + A w around the draws, and q is learned as a function of w, which is of order one
 however narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small
-region is nearly the truth. Whether its network is any better, cases that it did not see decide (`line_or_network.py`). The
-tilt from N(0, I) in w to the prior counts like one more observation (`compose/from_proposal.py`). Rounds end when two of them
-agree.
+region is nearly the truth, and enough to find the next frame: only the last round trains a network, and where there are several
+modes, of which a line has one, every round. Whether the network is any better than the line, cases that it did not see decide
+(`line_or_network.py`). The tilt from N(0, I) in w to the prior counts like one more observation (`compose/from_proposal.py`).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -23,7 +23,7 @@ from scipy.spatial.distance import cdist
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods.method import Method, train_as_far
+from scorefold.methods.method import train_as_far
 from scorefold.methods.refine.line_or_network import line_or_network
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
 from scorefold.methods.refine.modes import deepest_valley, vanished
@@ -44,7 +44,6 @@ from scorefold.types import single_precision
 
 DRAWS = 1_000
 MOST_ROUNDS = 3
-"""Each trains anew."""
 NEAR, SPREAD = 0.1, 2.0
 """The share of the draws that are near one of them, and how many times their differences it is moved by."""
 FARTHEST = 5.0
@@ -73,7 +72,7 @@ class Job(NamedTuple):
     x: np.ndarray
     simulator: Callable[..., Any]
     plan: Refining
-    method: Method
+    method: Any
     """An NLE."""
 
 
@@ -85,16 +84,16 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
     there = [split(one, 1) for one in (*known, *shared.everything)]
     made: list[Simulations] = []
     done: list[Round] = []
-    while len(done) < rounds:
-        number = len(done) + 1
-        seeds = np.random.SeedSequence([plan.seed, 101, len(done)]).generate_state(2)
-        calls = left // (rounds - len(done))
+    for number in range(1, rounds + 1):
+        seeds = np.random.SeedSequence([plan.seed, 101, number - 1]).generate_state(2)
+        calls = left // (rounds - number + 1)
         left -= calls
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
         try:
             wanted = shared.left_to_place(calls, frame, start.prior)
             made.append(simulated_around(job, before, wanted, number, int(seeds[0])))
-            fitted = fit_in(frame, [*there, *made], job, int(seeds[1]), deepest_valley(before).separate)
+            how = Fitting(int(seeds[1]), number == rounds, deepest_valley(before).separate)
+            fitted = fit_in(frame, [*there, *made], job, how)
             w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
         except KeyboardInterrupt:
             if not done:
@@ -106,8 +105,6 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         modes = modes_by_likelihood(local, x, w, after, clouds)
         done.append(one._replace(modes=modes, vanished=vanished(before, after)))
         before = after
-        if len(done) > 1 and agree(done[-1]):
-            break
     return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]), tuple(made))
 
 
@@ -134,16 +131,28 @@ class Fitted(NamedTuple):
     """Whether its network counts; else it is the straight line alone."""
 
 
-def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, seed: int, several: bool = False) -> Fitted:
+class Fitting(NamedTuple):
+    """How a likelihood is fitted."""
+
+    seed: int
+    last: bool = True
+    """For good, and not only to find the next frame."""
+    several: bool = False
+    """Around several modes."""
+
+
+def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, how: Fitting) -> Fitted:
     """A likelihood of w from all simulations in a frame, as good for the job's observations as a line there at least.
 
     Around several modes there is nothing to compare: a line has one.
     """
     cases = _in_frame(_together(simulated), frame, job.start.prior)
     with single_precision():
-        trained, _ = train_as_far(job.method, cases, seed, job.plan.progress)
+        if not (how.last or how.several):
+            return Fitted(job.method.line(cases, how.seed), len(cases.theta), False)
+        trained, _ = train_as_far(job.method, cases, how.seed, job.plan.progress)
         assert isinstance(trained, SummedPosterior)
-        local, network = (trained, True) if several else line_or_network(trained, cases, seed, len(job.x))
+        local, network = (trained, True) if how.several else line_or_network(trained, cases, how.seed, len(job.x))
     return Fitted(local, len(cases.theta), network)
 
 
