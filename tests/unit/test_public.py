@@ -98,7 +98,7 @@ def test_help_shows_every_argument_and_says_what_it_is(name: str, thing: object)
 def taught() -> list[tuple[str, object]]:
     """Whatever the reference shows that is called: public names, those of rooms, and methods that users call."""
     rooms = [(f"{room}.{name}", getattr(getattr(sf, room), name)) for room in ROOMS for name in dir(getattr(sf, room))]
-    classes = {sf.Posterior, sf.Draws, sf.Prior, sf.Store}
+    classes = (sf.Posterior, sf.Draws, sf.Prior, sf.Store)
     told = "\n".join(path.read_text() for path in (Path(__file__).parents[2] / "docs" / "api").glob("*.rst"))
     methods = [
         (f"{kind.__name__}.{name}", getattr(kind, name))

@@ -148,6 +148,8 @@ class Fitted:
         Raises:
             ModelError: There is something already, or the model is too large for a file.
             StorageError: The disk is full, can only be read, or is not for you; nothing is half-written.
+
+        `docs/training.md` has an example that the tests run.
         """
         path = settings.folder(folder)
         if not isinstance(overwrite, bool):
