@@ -10,8 +10,9 @@ import numpy as np
 
 from scorefold.noise import Level
 from scorefold.posterior.pilots import PaddedSets
+from scorefold.posterior.trust import JUDGED, JUDGED_OF_MANY, MANY_SETS, MemberScores
 from scorefold.sample.self_tuned import preconditioner
-from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.score.ensemble import ScoreEnsemble, bucket
 from scorefold.types import Array, Cloud, Float
 
 SCORED_TOGETHER = 8
@@ -26,6 +27,23 @@ def with_more_room(padded: PaddedSets) -> PaddedSets:
     room = 8 ** int(np.ceil(np.log2(count) / 3))
     x = jnp.pad(padded.x[0], ((0, room - count), (0, 0), (0, 0)))
     return PaddedSets(x, jnp.pad(padded.sizes, (0, room - count), mode="edge"), padded.number)
+
+
+def members_at(ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, some: np.ndarray) -> MemberScores:
+    """The composed scores of every member at some draws, of one data set."""
+    at = jnp.asarray(np.resize(some, (filled_up(len(some)), some.shape[1])), jnp.float32)
+    composed, gives_way = (np.asarray(one, np.float64) for one in by_member(ensemble, with_more_room(padded), level, at))
+    return MemberScores(composed[:, : len(some)], gives_way)
+
+
+def compared_at(sets: int, dim: int) -> int:
+    """Draws at which members are compared, given so many sets."""
+    return JUDGED if sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * dim)
+
+
+def filled_up(draws: int) -> int:
+    """So many draws at which members are compared, as few programs serve."""
+    return max(JUDGED_OF_MANY, bucket(draws))
 
 
 @eqx.filter_jit

@@ -14,7 +14,7 @@ from scorefold.noise import RESOLVED, Level
 from scorefold.noise import levels as noise_levels
 from scorefold.posterior import composed_density
 from scorefold.posterior.asked import MOST_MORE, asked_of, inside, langevin_for, too_few
-from scorefold.posterior.at_draws import all_pairs, by_member, single_scores, with_more_room
+from scorefold.posterior.at_draws import all_pairs, compared_at, filled_up, members_at, single_scores
 from scorefold.posterior.check import Check
 from scorefold.posterior.clouds import Way, cloud_size, draw_clouds, draw_many, merge, warn
 from scorefold.posterior.densities import Summits
@@ -29,7 +29,7 @@ from scorefold.posterior.reach import Reach
 from scorefold.posterior.rule_and_sampler import pair
 from scorefold.posterior.saved import About
 from scorefold.posterior.single_density import single_log_densities
-from scorefold.posterior.trust import FEWEST_JUDGED, JUDGED, JUDGED_OF_MANY, MANY_SETS, Doubts, MemberScores, by_scores
+from scorefold.posterior.trust import FEWEST_JUDGED, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
 from scorefold.sample import DPM, Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
@@ -45,9 +45,7 @@ TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 
 
 class Composition(NamedTuple):
-    """How n observations were put together: the number of sets, rule and sampler, and why the sets have their size. `draws.how`
-    holds it.
-    """
+    """How n observations were put together, in `draws.how`: number of sets, rule and sampler, and why sets have their size."""
 
     sets: int
     rule: Rule
@@ -61,16 +59,9 @@ class Composition(NamedTuple):
         return self.rule.pilots if isinstance(self.rule, Gauss) and self.sets > 1 else 0
 
 
-def _filled_up(draws: int) -> int:
-    """So many draws at which members are compared, as few programs serve."""
-    return max(JUDGED_OF_MANY, bucket(draws))
-
-
 @dataclass(frozen=True, repr=False)
 class ComposedPosterior(Posterior):
-    """A posterior by composed scores: the ensemble of score networks, and what is known of where it is right. `NPSE.train`
-    makes it.
-    """
+    """A posterior by composed scores, as `NPSE.train` makes it: an ensemble of networks, and where it is known to be right."""
 
     prior: Prior
     method: Any
@@ -155,7 +146,7 @@ class ComposedPosterior(Posterior):
         if options.given is not None:
             return Doubts("draws of some parameters given others are not judged")
         padded, how = self.arrange(x[None], [seed], options)
-        some = u[: self._judged(how.sets)]
+        some = u[: compared_at(how.sets, self.prior.dim)]
         theta = self.prior.from_normal(some)
         found = by_scores(self._member_scores(padded, how, some), some, theta)
         error = None if self.local is None else left_over(self.local, len(x), some, theta, found)
@@ -164,17 +155,10 @@ class ComposedPosterior(Posterior):
         strange = self.reach.strangeness(self.ensemble.standardize, x, u)
         return Doubts(found, self.reach.floor(how.sets, u), strange, error)
 
-    def _judged(self, sets: int) -> int:
-        """Draws at which members are compared."""
-        return JUDGED if sets < MANY_SETS else max(JUDGED_OF_MANY, 4 * self.prior.dim)
-
     def _member_scores(self, padded: PaddedSets, how: Composition, some: np.ndarray) -> MemberScores:
         """The composed scores of every member at some draws."""
         lowest = jax.tree.map(lambda v: v[-1], self.grid(how.sampler))
-        at = jnp.asarray(np.resize(some, (_filled_up(len(some)), some.shape[1])), jnp.float32)
-        made = by_member(self.scores, with_more_room(padded), lowest, at)
-        composed, gives_way = (np.asarray(one, np.float64) for one in made)
-        return MemberScores(composed[:, : len(some)], gives_way)
+        return members_at(self.scores, padded, lowest, some)
 
     def effort(self, x: np.ndarray, draws: int, options: Options = AS_THE_METHOD_SAYS) -> Effort | None:
         """Of the sampler's levels and steps, cloud after cloud; None where it is not the sum of all sets that is evaluated."""
@@ -183,11 +167,11 @@ class ComposedPosterior(Posterior):
         padded, how = self.arrange(x[None], [(0, 0)], options)
         if isinstance(how.rule, Jac | Damped) or isinstance(how.sampler, Metropolis):
             return None
-        some = np.random.default_rng(0).standard_normal((self._judged(how.sets), self.prior.dim))
+        some = np.random.default_rng(0).standard_normal((compared_at(how.sets, self.prior.dim), self.prior.dim))
         steps, last = getattr(how.sampler, "steps", 1), getattr(how.sampler, "last", 0)
         evaluations = len(self.grid(how.sampler).t) * steps + last
         cloud = cloud_size(draws, self.prior.dim)
-        gradients = -(-draws // cloud) * cloud * evaluations / _filled_up(len(some))
+        gradients = -(-draws // cloud) * cloud * evaluations / filled_up(len(some))
         return Effort(lambda: self._member_scores(padded, how, some), gradients, gradients)
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
