@@ -168,8 +168,7 @@ class ComposedPosterior(Posterior):
         if isinstance(how.rule, Jac | Damped) or isinstance(how.sampler, Metropolis):
             return None
         some = np.random.default_rng(0).standard_normal((compared_at(how.sets, self.prior.dim), self.prior.dim))
-        steps, last = getattr(how.sampler, "steps", 1), getattr(how.sampler, "last", 0)
-        evaluations = len(self.grid(how.sampler).t) * steps + last
+        evaluations = len(self.grid(how.sampler).t) * getattr(how.sampler, "steps", 1) + getattr(how.sampler, "last", 0)
         cloud = cloud_size(draws, self.prior.dim)
         gradients = -(-draws // cloud) * cloud * evaluations / filled_up(len(some))
         return Effort(lambda: self._member_scores(padded, how, some), gradients, gradients)
