@@ -1,7 +1,8 @@
 """How long to train, how fast, and with how much weight decay: decided by the validation losses so far, run by run.
 
 The learning rate rises for 100 steps and then stays, until the run no longer gets better: until the last `patience` rounds
-have lowered its best validation loss by less than 0.2 % of what all rounds together have. Then the run goes back to its best
+have lowered its best validation loss by less than 0.2 % of what all rounds together have, or the last third as many have not
+lowered it and have lost 1 % again of what was gained, as where it overfits. Then the run goes back to its best
 weights, and the rate falls in a straight line to zero, over a quarter as many rounds as there were before; that is the end. No
 number of steps has to be known beforehand; a limit only makes the fall begin in time.
 
@@ -12,7 +13,7 @@ rounds, the value whose members have lowered their loss by the larger share on a
 A round is some 50 steps, which for few cases are many epochs; what there is to learn from the cases is learned in fewer rounds,
 and the rest overfits. Where a round is e > 5 epochs, patience and trial are 5/e as many rounds, and a sixth at least: 200
 simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it. The
-fall is not shortened: it takes a quarter as many rounds as the whole patience, at least.
+fall and the third are not shortened: they are a quarter, at least, and a third of the whole patience.
 """
 
 import math
@@ -24,6 +25,8 @@ from scorefold.train.training import Pace, Training
 
 LEAST_GAIN = 0.002
 """Of the whole gain so far: less than that in `patience` rounds is a standstill."""
+LOST, THIRD = 0.01, 1 / 3
+"""Of the whole gain, lost again without a new best loss in this share of the patience: the run overfits."""
 FALL = 0.25
 """Rounds in which the rate falls, to those before."""
 DECAYS = (0.1, 1.0)
@@ -44,6 +47,8 @@ class Limits(NamedTuple):
     """With two weight decays."""
     fall: int
     """In which the rate falls, at least."""
+    overfit: int
+    """That lose again what was gained."""
 
 
 def limits_of(training: Training, pace: Pace) -> Limits:
@@ -51,7 +56,8 @@ def limits_of(training: Training, pace: Pace) -> Limits:
     share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, LEAST_SHARE))
     rounds = -(-training.steps // (pace.steps * pace.epochs * pace.blocks))
     patience = training.patience
-    return Limits(rounds, math.ceil(share * patience), math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience))
+    short, overfit = math.ceil(share * patience), math.ceil(THIRD * patience)
+    return Limits(rounds, short, math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience), min(short, overfit))
 
 
 class Beat(NamedTuple):
@@ -79,13 +85,17 @@ def beats(validation: np.ndarray, limits: Limits) -> Beat:
 
 def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
-    best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))
-    rounds, patience = limits.rounds, limits.patience
+    validation = np.where(np.isfinite(validation), validation, np.inf)
+    best = np.minimum.accumulate(validation)
+    rounds, patience, third = limits.rounds, limits.patience, limits.overfit
     latest = max(0, int(rounds / (1 + FALL)))
     with np.errstate(invalid="ignore"):
         gained = best[:-patience] - best[patience:]
         still = ~(gained > LEAST_GAIN * (best[0] - best[patience:]))
+        gain, lost = best[0] - best[third:], validation[third:] - best[third:]
+        overfits = (best[:-third] == best[third:]) & (gain > 0) & (lost > LOST * gain)
     began = patience + int(still.argmax()) if still.any() else rounds
+    began = min(began, third + int(overfits.argmax())) if overfits.any() else began
     if began >= latest:
         return latest, rounds
     return began, min(rounds, began + max(limits.fall, int(np.ceil(FALL * began))))
