@@ -1,8 +1,8 @@
 """Draws from p(u) ∏_j p(x_j|u) with a learned log p(x|u): the terms of n observations are added up, and tempering, NUTS or
 variational inference draws from the sum in the N(0, I) space.
 
-Observations that are the same are added up once, times their number. They are padded to a few bucket sizes and added up a chunk
-at a time, so that memory does not grow with n and a new n does not recompile. On an accelerator the clouds or chains of many
+Observations that are the same are added up once, times their number, a batch at a time in rooms of few sizes, so that memory
+does not grow with n and a new n does not recompile. On an accelerator the clouds or chains of many
 data sets move side by side; cores gain nothing by that.
 """
 

@@ -12,6 +12,7 @@ from full import shortly
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import sum_at_draws, sum_of_terms
 from scorefold.posterior import summed as module
+from scorefold.posterior.asked import Asked
 from scorefold.sample import nuts
 from scorefold.sample.nuts import Chains, Length, agreement, nuts_draws
 from scorefold.sample.variational import tail_shape, variational_draws
@@ -292,3 +293,32 @@ def test_some_keep_what_was_taken_off():
     some = sum_at_draws.some_of(whole, 8, 0)
     np.testing.assert_array_equal(some.heights[:8], np.asarray(whole.heights)[places(some, whole)])
     assert sum_at_draws.likelihoods(jnp.array([[0.2, 0.4]]), some)[0][0] == 0
+
+
+# The same draws and observations, however many there are of either.
+@pytest.mark.false_failure(0)
+@pytest.mark.parametrize(("draws", "n"), [(1, 1), (3, 37), (300, 5)])
+def test_one_program_serves_any_number_of_draws_and_observations(draws, n):
+    whole = sum_at_draws.prepared(Exact(), *sum_at_draws.roomy(observed(n)), None)
+    assert len(whole.times) == sum_at_draws.LEAST_ROOM
+    u = np.random.default_rng(0).normal(size=(draws, 2)).astype(np.float32)
+    found = sum_at_draws.at_draws(u, (whole, Asked()))
+    exact = jax.vmap(jax.value_and_grad(lambda u: sum(Exact().term(u, jnp.asarray(one, jnp.float32)) for one in observed(n))))(
+        u
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), tuple(found[:2]), exact)
+    np.testing.assert_allclose(sum_at_draws.at_draws(u, (whole, Asked()), slopes=False).value, exact[0], rtol=1e-4)
+    np.testing.assert_allclose(found.of_members[0], exact[1], rtol=1e-4)
+
+
+def test_what_one_draw_rules_out_is_not_ruled_out_for_others():
+    whole = sum_at_draws.prepared(FarIsNotANumber(), *sum_at_draws.roomy(np.vstack([observed(3), [[1e3, 1e3]]])), None)
+    assert np.isnan(sum_at_draws.at_draws(np.zeros((2, 2)), (whole, Asked())).value).all()
+
+    class Half(Exact):
+        def term(self, u, x):
+            return jnp.where(u[0] > 0, super().term(u, x), -jnp.inf)
+
+    half = sum_at_draws.prepared(Half(), *sum_at_draws.roomy(observed(3)), None)
+    value = sum_at_draws.at_draws(np.array([[1.0, 0.0], [-1.0, 0.0], [2.0, 0.0]]), (half, Asked())).value
+    assert np.isfinite(value).tolist() == [True, False, True]

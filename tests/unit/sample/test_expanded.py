@@ -10,6 +10,7 @@ from full import shortly
 from scipy import stats
 
 import scorefold as sf
+from scorefold.errors import Diverged, ScorefoldError
 from scorefold.posterior import sum_at_draws
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.sample import expanded as module
@@ -365,3 +366,19 @@ def test_a_sum_of_very_many_terms_is_precise_where_it_is_level():
     level = sum_at_draws.levelled(data, jnp.asarray(at, jnp.float32))
     np.testing.assert_allclose(sum_at_draws.likelihoods(jnp.asarray(u, jnp.float32), level)[0], exact, atol=2e-3)
     np.testing.assert_allclose(sum_at_draws.level(level), -(((x - rounded(at)) ** 2) / VARIANCES).sum() / 2, rtol=1e-6)
+
+
+@pytest.mark.false_failure(0)
+@pytest.mark.parametrize(("share", "moves"), [(module.LEAST_PROMISE - 0.01, False), (1.0, True)])
+def test_clouds_move_on_an_expansion_that_promises_something(monkeypatch, share, moves):
+    moved = []
+
+    def draws(at, dim, clouds, draws, key, start=None):
+        moved.append(start is not None)
+        raise Diverged("enough")
+
+    monkeypatch.setattr(module, "tempered_draws", draws)
+    monkeypatch.setattr(module, "share_of", lambda left: share)
+    with pytest.raises(ScorefoldError, match="enough"):
+        drawn(Exact(), normal(64))
+    assert moved == [moves]  # with a start, or on the sum of all terms
