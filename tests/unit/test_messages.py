@@ -184,6 +184,18 @@ def test_one_default_method():
     assert inspect.signature(sf.fit).parameters["method"].default == asked
 
 
+def test_a_store_says_what_is_in_it(tmp_path):
+    """It was `<… object at 0x…>`."""
+
+    def sometimes(theta, rng):
+        return theta * (np.nan if theta[0] > 1.7 else 1.0)
+
+    with pytest.warns(ScorefoldWarning, match="6 of 100 simulations failed"):
+        sf.simulate(PRIOR, sometimes, 100, store=tmp_path / "sims", workers=0)
+    said = repr(sf.Store.open(tmp_path / "sims"))
+    assert said == f"Store({tmp_path / 'sims'}: 94 ok, 6 not finite; {PRIOR!r})"
+
+
 def test_a_store_with_another_prior_shows_only_what_differs(tmp_path):
     sf.simulate(PRIOR, simulator, 100, store=tmp_path, workers=0)
     other = sf.Prior({"v": stats.norm(0, 2), "a": stats.uniform(0.5, 1)})

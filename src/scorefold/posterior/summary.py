@@ -70,7 +70,7 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_table("Posterior", self.head, self.rows, self.notes)
+        return html_table("Draws", self.head, self.rows, self.notes)
 
 
 def summarise(

@@ -53,11 +53,11 @@ def caveat(summary: Summary) -> str:
     if summary["good"] and failed:
         least = min(summary["p"][name] for name in TESTS)
         said.append(
-            f"But {' and '.join(failed)} failed "
+            f"But {'; '.join(failed)} failed "
             + (
                 f"(p {written(least)}), which chance does not explain: the ranks miss something. Look at those figures."
                 if beyond_chance(summary["p"])
-                else "once, as one of them does in 5 to 15 % of cases if all is right. Try another seed, or more data sets."
+                else "by little, as one of them does in 5 to 15 % of cases if all is right. More data sets will tell."
             )
         )
     here = summary.get("observed", {}).get("p", {}).get("local C2ST")

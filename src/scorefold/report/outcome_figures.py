@@ -132,5 +132,5 @@ def _histogram(axes: Axes, panel: _Panel) -> None:
 
 def _marks(axes: Axes, place: np.ndarray, seen: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     out = (seen < low) | (seen > high)
-    axes.plot(place[~out], seen[~out], "o", color=INK, ms=3.5, clip_on=False, label="observed")
-    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5, clip_on=False)
+    axes.plot(place[~out], seen[~out], "o", color=INK, ms=3.5, label="observed")
+    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5)

@@ -39,7 +39,7 @@ def with_p(**p):
 
 def test_a_joint_test_that_fails_by_little_may_be_chance():
     found = with_p(TARP=0.03)
-    assert "one of them does in 5 to 15 % of cases" in say.caveat(found)
+    assert "failed by little, as one of them does in 5 to 15 % of cases" in say.caveat(found)
     (step,) = after_diagnosis(found)
     assert step.startswith("Little was found. Use it for")
 
@@ -48,7 +48,7 @@ def test_a_joint_test_that_fails_clearly_is_not_called_chance():
     """Once it said "as happens in 5 % of cases" of p ≤ 0.001, and then that nothing wrong was found."""
     found = with_p(coverage=0.001, **{"highest density": 0.02})
     said = say.caveat(found)
-    assert "central intervals and ellipsoid and highest-density regions and ellipsoid failed (p ≤0.001)" in said
+    assert "central intervals and ellipsoid; highest-density regions and ellipsoid failed (p ≤0.001)" in said
     assert "chance does not explain" in said
     (step,) = after_diagnosis(found)
     assert "four times as many data sets" in step

@@ -81,6 +81,10 @@ class Store:
         with told(f"read the store {path}"):
             self.scan()
 
+    def __repr__(self) -> str:
+        there = [f"{count:,} {name}" for name, count in self.counts().items() if count]
+        return f"Store({self.path}: {', '.join(there) or 'nothing yet'}; {self.prior!r})"
+
     @classmethod
     def exists(cls, path: str | os.PathLike[str]) -> bool:
         """Whether there is a store at this path.
