@@ -12,10 +12,14 @@ What does not change must not be taken for changing, since every number that is 
 v, of g_i and of f_ij, is shrunk as a block by the positive-part James–Stein factor with a margin: with χ² the squared block in
 units of its covariance, k numbers in it,
 
-    slope → max(0, 1 - (k + 2 √(2k)) / χ²) slope.
+    slope → max(0, 1 - (k + 3 √(2k)) / χ²) slope.
 
 Chance alone gives χ² = k ± √(2k), and mostly nothing is left of it. The covariance is the sandwich estimate, which outliers do
 not deceive. Limiting case: where no slope is left, e = r.
+
+Over a whole prior sds may change by large factors that are not log-linear. Where y_2 is a hundred times narrower than y_1, a
+correlation that is a little wrong puts the noise of y_1 into e_2, and a flow has to find it there and take it out again. So
+correlations change within a small region only, as in refinement.
 
 References: "Estimating regression models with multiplicative heteroscedasticity", Harvey, 1976; "Estimation with quadratic
 loss", James and Stein, 1961; "Maximum likelihood estimation of misspecified models", White, 1982.
@@ -33,6 +37,8 @@ TURNS, NEWTON_STEPS = 4, 4
 """Regressions of a number, each with so many steps for its sd."""
 CASES_EACH = 10
 """For every number that is fitted; where cases are fewer, correlations do not change, or nothing does."""
+MARGIN = 3.0
+"""Sd of what chance gives."""
 LARGEST_MODEL = 400
 """Numbers of one regression."""
 
@@ -65,10 +71,12 @@ def blank(features: int, given: int) -> ChangingNoise:
     return ChangingNoise(each, each, jnp.zeros((features, features, given + 1)))
 
 
-def fit_changing_noise(r: np.ndarray, v: np.ndarray, weights: np.ndarray | None = None) -> ChangingNoise | None:
+def fit_changing_noise(
+    r: np.ndarray, v: np.ndarray, weights: np.ndarray | None = None, correlations: bool = True
+) -> ChangingNoise | None:
     """From whitened residuals (count, x) and their v (count, given); None where nothing changes with v.
 
-    Weights are those of observations with tails: one over the squared scale of each.
+    Weights are those of observations with tails: one over the squared scale of each. Without `correlations` only sds change.
     """
     count, features = r.shape
     h = np.concatenate([np.ones((count, 1)), np.clip(v, -FARTHEST_OUT, FARTHEST_OUT)], axis=1)
@@ -79,7 +87,7 @@ def fit_changing_noise(r: np.ndarray, v: np.ndarray, weights: np.ndarray | None 
     largest = min(LARGEST_MODEL, count // CASES_EACH)
     found = np.zeros((features, given)), np.zeros((features, given)), np.zeros((features, features, given))
     for i in range(features):
-        joint = (i + 1) * given <= largest
+        joint = correlations and (i + 1) * given <= largest
         others = r[:, :i] if joint else r[:, :0]
         log_scale, coefficients = _regression(r[:, i], others, h, weights)
         found[0][i], found[1][i] = log_scale, coefficients[0]
@@ -163,7 +171,7 @@ def _share(block: np.ndarray, covariance: np.ndarray) -> float:
     """The James–Stein factor with its margin."""
     numbers = len(block)
     chi_squared = float(block @ np.linalg.pinv(covariance) @ block)
-    return max(0.0, 1 - (numbers + 2 * np.sqrt(2 * numbers)) / max(chi_squared, 1e-30))
+    return max(0.0, 1 - (numbers + MARGIN * np.sqrt(2 * numbers)) / max(chi_squared, 1e-30))
 
 
 def _with_the_rest(

@@ -17,6 +17,11 @@ from scorefold.density.scales import Scales, fit_scales, scales_around
 from scorefold.score.least_squares import NoisyLine, noisy_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
 
+SDS, CORRELATIONS_TOO = "sds", "sds and correlations"
+"""What of the noise may change with u."""
+TURNS_WITH_SCALES = 3
+"""In which changing noise and its scales are fitted, each around the other."""
+
 
 class Line(eqx.Module):
     """A and b, and what the noise and the marginal covariance A Aᵀ + S are whitened by."""
@@ -71,38 +76,38 @@ def blank(features: int, dim: int, tails: bool = False, changing: bool = False) 
     return Line(jnp.zeros((features, dim)), jnp.zeros(features), square, square, *more)
 
 
-def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False, changing: bool = False) -> Line:
+def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False, changing: str = "") -> Line:
     """From standardised observations (count, x) and their u (count, dim).
 
-    With `tails` it has the noise's scales too, and with `changing` how the noise depends on u, where it does.
+    With `tails` it has the noise's scales too, and with `changing` how the noise's "sds", or "sds and correlations", depend on
+    u, where they do.
     """
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
     fitted, spread, own = noisy_line(x, u, floor=1e-8), None, None
-    if changing:
-        own, spread = _changing(x, u, fitted, tails)
-    if tails and own is None:
+    if tails:
         fitted, spread = fit_scales(x, u, fitted)
+    if changing:
+        own, spread = _changing(x, u, fitted, spread, changing == CORRELATIONS_TOO)
     slope, offset, noise = fitted
     whitens = [np.linalg.inv(np.linalg.cholesky(covariance)) for covariance in (noise, slope @ slope.T + noise)]
     numbers = [jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)]
-    if changing and own is None:
-        own = changing_noise.blank(*slope.shape)
     return Line(numbers[0], numbers[1], numbers[2], numbers[3], spread, own)
 
 
-def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine, tails: bool) -> tuple[ChangingNoise | None, Scales | None]:
-    """How the noise depends on u, and its scales around that; outliers, once they are known, count less."""
+def _changing(
+    x: np.ndarray, u: np.ndarray, line: NoisyLine, spread: Scales | None, correlations: bool
+) -> tuple[ChangingNoise, Scales | None]:
+    """How the noise depends on u, and its scales around that, in turn: what is an outlier depends on how wide the noise is."""
     r = np.linalg.solve(np.linalg.cholesky(line.noise), (x - u @ line.slope.T - line.offset).T).T
-    own = fit_changing_noise(r, u)
-    if own is None or not tails:
-        return own, None
-    spread, weights = scales_around(_squares_of(own, r, u), x.shape[1])
-    if weights is None:
-        return own, spread
-    own = fit_changing_noise(r, u, weights)
-    return own, None if own is None else scales_around(_squares_of(own, r, u), x.shape[1])[0]
-
-
-def _squares_of(own: ChangingNoise, r: np.ndarray, u: np.ndarray) -> np.ndarray:
-    e = jax.vmap(own)(jnp.asarray(r, jnp.float32), jnp.asarray(u, jnp.float32))
-    return np.square(np.asarray(e, np.float64)).sum(axis=1)
+    squares = np.square(r).sum(axis=1)
+    for _ in range(TURNS_WITH_SCALES):
+        weights = None if spread is None else scales_around(squares, x.shape[1])[1]
+        own = fit_changing_noise(r, u, weights, correlations)
+        if own is None:
+            return changing_noise.blank(*line.slope.shape), spread
+        if spread is None:
+            return own, None
+        e = jax.vmap(own)(jnp.asarray(r, jnp.float32), jnp.asarray(u, jnp.float32))
+        squares = np.square(np.asarray(e, np.float64)).sum(axis=1)
+    assert own is not None
+    return own, scales_around(squares, x.shape[1])[0]

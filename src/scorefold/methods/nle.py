@@ -59,8 +59,8 @@ class NLE(Method):
             those of each number's marginal and of the prior. Default True; with missing numbers it is not done.
         tails: Whether that noise may be Gaussian but for its scale, so that there may be outliers, or is Gaussian. Default
             True; with missing numbers it is Gaussian.
-        changing: Whether its sds and correlations may change with the parameters (`density/changing_noise.py`). Default True;
-            with missing numbers they do not.
+        changing: Whether the sds of that noise, and in refinement its correlations, may change with the parameters
+            (`density/changing_noise.py`). Default True; with missing numbers they do not.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
         chains: Chains of NUTS. Default 8.

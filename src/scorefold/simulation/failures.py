@@ -177,6 +177,7 @@ def _word(name: str) -> str:
 def _said(text: str) -> str:
     """What was wrong, in one line: of a traceback the exception, whose message may have lines of its own."""
     lines = [line.rstrip() for line in text.strip().splitlines()]
-    frames = [i for i, line in enumerate(lines) if line.startswith("  File ")]
+    inner = [i for i, line in enumerate(lines) if line.startswith("  ")] if text.startswith("Traceback") else []
+    frames = [i for i in inner if lines[i].startswith("  File ")] or inner
     last = next((i for i in range(frames[-1] + 1, len(lines)) if not lines[i].startswith("  ")), 0) if frames else 0
     return shorten(one_line(" ".join(lines[last:])), LONGEST_SAID, placeholder=" …")

@@ -41,6 +41,7 @@ def test_evidence_of_one_observation(task):
     assert abs(exact.exact_evidence(task, X[:1]) - (logsumexp(by_draws) - np.log(len(theta)))) < 0.3
 
 
+@pytest.mark.false_failure(1e-12)  # nine standard errors
 def test_another_prior_is_half_as_wide_in_the_space_of_the_first():
     for task in (exact.GAUSSIAN, exact.SIR):
         u = task.prior.to_normal(exact.other_prior_of(task, 1.0).sample(2_000, 0))

@@ -82,7 +82,7 @@ def test_the_blank_one_changes_nothing():
 def test_a_line_knows_a_model_of_place_and_scale(tails):
     """x ~ N(a, e^{2b}): the line's density is the truth's."""
     rng, _, u = cases(5)
-    line = fit_line(u[:, :1] + np.exp(0.5 * u[:, 1:]) * rng.standard_normal((COUNT, 2)), u, tails, changing=True)
+    line = fit_line(u[:, :1] + np.exp(0.5 * u[:, 1:]) * rng.standard_normal((COUNT, 2)), u, tails, "sds")
     place, log_sd = np.array([0.3, -1.0]), 0.5 * -1.0
     x = place[0] + np.exp(log_sd) * np.array([0.5, -1.2])
     x, place = jnp.asarray(x, jnp.float32), jnp.asarray(place, jnp.float32)
@@ -95,6 +95,6 @@ def test_a_line_with_outliers_still_has_its_scales():
     rng, e, u = cases(6)
     x = u[:, :1] + np.where(rng.random(COUNT) < 0.1, 6.0, 1.0)[:, None] * e
     for both in (x, x * np.exp(0.5 * u[:, 1:])):
-        line = fit_line(both, u, tails=True, changing=True)
+        line = fit_line(both, u, tails=True, changing="sds")
         sds = np.exp(np.asarray(line.scales.log_sds))[np.asarray(line.scales.log_weights) > -10]
         assert 4 < sds.max() / sds.min() < 9

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import warnings
 
 import conjugate
@@ -48,7 +49,9 @@ def test_an_exact_posterior_passes(right):
     assert (right.failed, right.diverged, right.unconverged) == (0, 0, 0)
     assert repr(right).startswith("Diagnosis(200 data sets of 8 observations; well calibrated")
     assert "all ranks (SBC)" in str(right)
-    assert "Nothing wrong was found." in str(right)
+    assert re.search(
+        "(Nothing wrong|Little) was found. Use it for data sets of about 8", str(right)
+    )  # by chance a joint test fails
     assert max(map(len, str(right).splitlines())) <= 100
     assert "all ranks (SBC)" in right._repr_html_()
 
