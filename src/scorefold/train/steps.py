@@ -3,7 +3,7 @@
 A step is Adam with decoupled weight decay, the gradient clipped to a norm of 1; an update that is not finite is left out. A
 round is one `scan` over batches. Members, learning rates and training sets are runs that do not depend on each other, so the
 same programs serve one of them and all. On an accelerator all run side by side in one call. On cores each is a call of its own,
-a core each: products of one batch with one matrix are several times as quick there as batches of products, what a step works on
+a core each: products of one batch with one matrix are quicker there than batches of products, what a step works on
 stays in the cache of its core, and runs that are done cost nothing. Several devices share runs out instead (`devices.py`).
 """
 
