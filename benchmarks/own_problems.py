@@ -162,7 +162,7 @@ def reference(problem: Problem, x: np.ndarray, near: np.ndarray) -> np.ndarray:
 def run(chosen: argparse.Namespace) -> None:
     """Every cell that has no record."""
     have = {key(one) for one in read(chosen.out)}
-    for name, changing in product(chosen.problems, (False, True)):
+    for name, changing in product(chosen.problems, (True, False)):
         problem, method = PROBLEMS[name](), sf.NLE(changing=changing)
         cells = [
             {"problem": name, "changing": changing, "n": n, "data_set": data_set, "training": training}
