@@ -79,13 +79,19 @@ def fit_scales(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> tuple[NoisyLine
     return line, _scales(*found)
 
 
-def scales_around(squares: np.ndarray, features: int) -> tuple[Scales, np.ndarray | None]:
-    """Scales from the squared lengths of whitened residuals alone, and every case's ω; None where they are Gaussian."""
+def scales_around(squares: np.ndarray, features: int) -> Scales:
+    """Scales from the squared lengths of whitened residuals alone."""
     found = _favoured(squares, features) if features <= MOST_FEATURES else None
-    if found is None:
-        return gaussian(), None
-    p, weights, variances = _step(squares, *found, features)
-    return _scales(weights, variances), (1 / variances) @ p
+    return gaussian() if found is None else _scales(*found)
+
+
+def weights_by(spread: Scales, squares: np.ndarray, features: int) -> np.ndarray:
+    """ω of every case with whitened residuals of these squared lengths."""
+    log_weights, variances = np.asarray(spread.log_weights, np.float64), np.exp(2 * np.asarray(spread.log_sds, np.float64))
+    joint = _joint(squares, log_weights, variances, features)
+    p = np.exp(joint - joint.max(axis=0))
+    weights: np.ndarray = (1 / variances) @ (p / p.sum(axis=0))
+    return weights
 
 
 def _favoured(squares: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray] | None:
