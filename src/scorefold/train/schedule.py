@@ -13,7 +13,7 @@ rounds, the value whose members have lowered their loss by the larger share on a
 A round is some 50 steps, which for few cases are many epochs; what there is to learn from the cases is learned in fewer rounds,
 and the rest overfits. Where a round is e > 5 epochs, patience and trial are 5/e as many rounds, and a sixth at least: 200
 simulations, all of which fit in one step, have a patience of 5 rounds in place of 30, and 4,000 or more the whole of it. The
-fall and the third are not shortened: they are a quarter, at least, and a third of the whole patience.
+fall is not shortened: it takes a quarter as many rounds as the whole patience, at least.
 """
 
 import math
@@ -47,8 +47,6 @@ class Limits(NamedTuple):
     """With two weight decays."""
     fall: int
     """In which the rate falls, at least."""
-    overfit: int
-    """That lose again what was gained."""
 
 
 def limits_of(training: Training, pace: Pace) -> Limits:
@@ -56,8 +54,7 @@ def limits_of(training: Training, pace: Pace) -> Limits:
     share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, LEAST_SHARE))
     rounds = -(-training.steps // (pace.steps * pace.epochs * pace.blocks))
     patience = training.patience
-    short, overfit = math.ceil(share * patience), math.ceil(THIRD * patience)
-    return Limits(rounds, short, math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience), min(short, overfit))
+    return Limits(rounds, math.ceil(share * patience), math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience))
 
 
 class Beat(NamedTuple):
@@ -87,8 +84,9 @@ def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
     validation = np.where(np.isfinite(validation), validation, np.inf)
     best = np.minimum.accumulate(validation)
-    rounds, patience, third = limits.rounds, limits.patience, limits.overfit
+    rounds, patience = limits.rounds, limits.patience
     latest = max(0, int(rounds / (1 + FALL)))
+    third = math.ceil(THIRD * patience)
     with np.errstate(invalid="ignore"):
         gained = best[:-patience] - best[patience:]
         still = ~(gained > LEAST_GAIN * (best[0] - best[patience:]))

@@ -7,11 +7,11 @@ from scorefold.train.schedule import DECAYS, TRIAL_ROUNDS, Limits, beats, decide
 from scorefold.train.training import Training, pace_of
 
 FALLING = np.concatenate([np.linspace(1.0, 0.2, 60), np.full(100, 0.2)])
-LIMITS = Limits(320, 20, TRIAL_ROUNDS, 5, 7)
+LIMITS = Limits(320, 20, TRIAL_ROUNDS, 5)
 
 
 def at(losses, done, patience=20, rounds=320):
-    beat = beats(np.asarray(losses)[None, : done + 1], Limits(rounds, patience, TRIAL_ROUNDS, 5, 7))
+    beat = beats(np.asarray(losses)[None, : done + 1], Limits(rounds, patience, TRIAL_ROUNDS, 5))
     return tuple(float(part[0]) for part in beat)
 
 
@@ -45,7 +45,7 @@ def test_a_loss_that_only_rises_or_is_no_number_ends_after_the_patience():
 def test_a_run_that_overfits_ends_after_a_third_of_the_patience():
     """The best loss is that after 30 rounds; 7 more are a third of 20."""
     sinks = np.linspace(1.0, 0.2, 31)
-    for rise, began in ((0.01, 37), (0.0002, 50)):
+    for rise, began in ((0.01, 37), (0.0005, 50)):
         losses = np.concatenate([sinks, 0.2 + rise * np.arange(1, 60)])
         assert at(losses, began - 1)[2:] == (0, 1)
         assert at(losses, began)[2:] == (1, 1)
@@ -90,12 +90,12 @@ def test_few_cases_have_shorter_patience_and_many_the_whole():
     def limits(cases, streamed=False):
         return limits_of(training, pace_of(training, cases, streamed))
 
-    assert limits(160)[1:] == (5, 4, 8, 5)
-    assert limits(800)[1:] == (9, 6, 8, 9)
-    assert limits(3_200)[1:] == limits(8_000)[1:] == limits(160, streamed=True)[1:] == (30, TRIAL_ROUNDS, 8, 10)
+    assert limits(160)[1:] == (5, 4, 8)
+    assert limits(800)[1:] == (9, 6, 8)
+    assert limits(3_200)[1:] == limits(8_000)[1:] == limits(160, streamed=True)[1:] == (30, TRIAL_ROUNDS, 8)
     assert limits(8_000).rounds == 259
 
 
 def test_with_a_short_patience_the_fall_is_as_long_as_with_the_whole():
-    short = Limits(320, 5, 4, 8, 5)
+    short = Limits(320, 5, 4, 8)
     assert [bool(beats(np.ones((1, done + 1)), short).active[0]) for done in (4, 5, 12, 13)] == [True, True, True, False]
