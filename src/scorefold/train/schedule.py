@@ -1,8 +1,7 @@
 """How long to train, how fast, and with how much weight decay: decided by the validation losses so far, run by run.
 
 The learning rate rises for 100 steps and then stays, until the run no longer gets better: until the last `patience` rounds
-have lowered its best validation loss by less than 0.2 % of what all rounds together have, or the last third as many have not
-lowered it and have lost 1 % again of what was gained, as where it overfits. Then the run goes back to its best
+have lowered its best validation loss by less than 0.2 % of what all rounds together have. Then the run goes back to its best
 weights, and the rate falls in a straight line to zero, over a quarter as many rounds as there were before; that is the end. No
 number of steps has to be known beforehand; a limit only makes the fall begin in time.
 
@@ -25,8 +24,6 @@ from scorefold.train.training import Pace, Training
 
 LEAST_GAIN = 0.002
 """Of the whole gain so far: less than that in `patience` rounds is a standstill."""
-LOST, THIRD = 0.01, 1 / 3
-"""Of the whole gain, lost again without a new best loss in this share of the patience: the run overfits."""
 FALL = 0.25
 """Rounds in which the rate falls, to those before."""
 DECAYS = (0.1, 1.0)
@@ -82,18 +79,13 @@ def beats(validation: np.ndarray, limits: Limits) -> Beat:
 
 def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
-    validation = np.where(np.isfinite(validation), validation, np.inf)
-    best = np.minimum.accumulate(validation)
+    best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))
     rounds, patience = limits.rounds, limits.patience
     latest = max(0, int(rounds / (1 + FALL)))
-    third = math.ceil(THIRD * patience)
     with np.errstate(invalid="ignore"):
         gained = best[:-patience] - best[patience:]
         still = ~(gained > LEAST_GAIN * (best[0] - best[patience:]))
-        gain, lost = best[0] - best[third:], validation[third:] - best[third:]
-        overfits = (best[:-third] == best[third:]) & (gain > 0) & (lost > LOST * gain)
     began = patience + int(still.argmax()) if still.any() else rounds
-    began = min(began, third + int(overfits.argmax())) if overfits.any() else began
     if began >= latest:
         return latest, rounds
     return began, min(rounds, began + max(limits.fall, int(np.ceil(FALL * began))))
