@@ -127,7 +127,6 @@ class WhitenedCells(NamedTuple):
     cells: Cells
     y: Float[Array, " continuous"]
     given: Float[Array, " c"]
-    log_slope: Scalar
 
 
 class Likelihood(eqx.Module):
@@ -167,7 +166,7 @@ class Likelihood(eqx.Module):
         """`term`, of what the network sees."""
         if isinstance(seen, WhitenedCells):
             assert isinstance(self.network, MixedFlow)
-            return self.network.log_density(seen.cells, seen.y, seen.given) + seen.log_slope
+            return self.network.log_density(*seen)
         assert isinstance(self.network, ConditionalFlow)
         z, log_det = self.network.forward(seen.y, seen.given, seen.there)
         log_det += seen.log_slope
@@ -231,13 +230,11 @@ class Likelihood(eqx.Module):
     def _whitened_cells(self, u: Theta, x: "PreparedCells") -> "WhitenedCells":
         outcomes, count = self.network.dim, len(x.cells.y)
         given = jnp.concatenate([u, x.x[outcomes:]])
-        residual, scale, log_scales = x.x[:outcomes], jnp.ones(count), jnp.zeros(outcomes)
+        residual, scale = x.x[:outcomes], jnp.ones(count)
         if isinstance(self.line, Line):
-            residual, log_scales = self.line.residual(x.x[:outcomes], given), self.line.log_scales(given)
-            scale = jnp.exp(log_scales[:count]) * jnp.diag(self.line.whiten)[:count]
+            residual, scale = self.line.residual(x.x[:outcomes], given), jnp.diag(self.line.whiten)[:count]
         low, high = (residual[:count] + scale * (end - x.cells.y) for end in (x.cells.low, x.cells.high))
-        cells = x.cells._replace(low=low, high=high)
-        return WhitenedCells(cells, residual[count:], given, jnp.sum(log_scales[count:]))
+        return WhitenedCells(x.cells._replace(low=low, high=high), residual[count:], given)
 
     def _prepare_cells(self, x: Observation, at: Lattice) -> "PreparedCells":
         whole = at.order[: at.count]

@@ -127,7 +127,8 @@ def blank_terms(
         if method.base and shape.missing:
             straight = masked_line.blank(shape.x - inputs, shape.dim + inputs)
         elif method.base:
-            straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails), getattr(method, "changing", False))
+            changing = not whole and getattr(method, "changing", False)
+            straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails), changing)
         lattice = cells.blank(shape.x - inputs, whole) if whole else None
         places = coordinates.blank(shape.dim) if method.straighten else None
         scale = standardize.blank(shape.x, shape.missing)

@@ -60,7 +60,7 @@ class NLE(Method):
         tails: Whether that noise may be Gaussian but for its scale, so that there may be outliers, or is Gaussian. Default
             True; with missing numbers it is Gaussian.
         changing: Whether the sds of that noise, and in refinement its correlations, may change with the parameters
-            (`density/changing_noise.py`). Default True; with missing numbers they do not.
+            (`density/changing_noise.py`). Default True; with missing numbers, or binary ones and counts, they do not.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
         chains: Chains of NUTS. Default 8.

@@ -87,9 +87,9 @@ def _fixed(method: Any, learned: Learned, sims: Simulations, cases: TrainingSet,
     inputs = _inputs(learned, sims)
     scale, places = _seen(sims.prior, cases, inputs, method)
     v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
-    changing = (
-        (line.SDS if sims.prior.proposal is None else line.CORRELATIONS_TOO) if getattr(method, "changing", False) else ""
-    )
+    changing = ""
+    if lattice is None and getattr(method, "changing", False):
+        changing = line.SDS if sims.prior.proposal is None else line.CORRELATIONS_TOO
     fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice, changing) if method.base else None
     return (places, scale, fitted) if lattice is None else (places, scale, fitted, lattice)
 

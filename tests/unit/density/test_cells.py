@@ -1,6 +1,5 @@
 """Binary numbers and counts: probabilities that add up to 1, exact in the tails, one number after the other."""
 
-import dataclasses
 from functools import cache
 
 import equinox as eqx
@@ -12,7 +11,6 @@ from scipy import special, stats
 from shaken import shaken
 
 import scorefold as sf
-from scorefold.density import changing_noise
 from scorefold.density.cells import Lattice, log_cell, log_ndtr
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
@@ -99,8 +97,6 @@ def model(scale=0.3, line=True):
     standardize = fit_standardize(x)
     z = standardized(standardize, x)
     straight = fit_line(z[:, [1, 2, 0]], np.concatenate([u, z[:, 3:]], axis=1)) if line else None
-    if line == "changing":
-        straight = dataclasses.replace(straight, changing=shaken(changing_noise.blank(3, 3), 0.3))
     network = likelihood_network(SHAPE, key=KEY)
     return Likelihood(shaken(network, scale) if scale else network, standardize, straight, LATTICE)
 
@@ -113,7 +109,7 @@ def probabilities(own, u=U, given=1.5, times=None):
     return x, jax.jit(jnp.vectorize(lambda x: own.term(u, own.prepare(x)), signature="(x)->()"))(x)
 
 
-@pytest.mark.parametrize("line", [True, "changing", False])
+@pytest.mark.parametrize("line", [True, False])
 def test_probabilities_and_densities_add_up_to_one(line):
     own = model(line=line)
     stacked = jax.tree.map(lambda v: v[None], own.network)
