@@ -17,9 +17,9 @@ units of its covariance, k numbers in it,
 Chance alone gives χ² = k ± √(2k), and mostly nothing is left of it. The covariance is the sandwich estimate, which outliers do
 not deceive. Limiting case: where no slope is left, e = r.
 
-Over a whole prior sds may change by large factors that are not log-linear. Where y_2 is a hundred times narrower than y_1, a
-correlation that is a little wrong puts the noise of y_1 into e_2, and a flow has to find it there and take it out again. So
-correlations change within a small region only, as in refinement.
+It is kept only where e is then Gaussian (`line.py`). Where sds change by large factors that are not log-linear, say y_2 is at
+times a hundred times narrower than y_1, a correlation that is a little wrong puts the noise of y_1 into e_2, and a flow that
+begins there has to find it and take it out again.
 
 References: "Estimating regression models with multiplicative heteroscedasticity", Harvey, 1976; "Estimation with quadratic
 loss", James and Stein, 1961; "Maximum likelihood estimation of misspecified models", White, 1982.
@@ -71,25 +71,19 @@ def blank(features: int, given: int) -> ChangingNoise:
     return ChangingNoise(each, each, jnp.zeros((features, features, given + 1)))
 
 
-def fit_changing_noise(
-    r: np.ndarray, v: np.ndarray, weights: np.ndarray | None = None, correlations: bool = True
-) -> ChangingNoise | None:
-    """From whitened residuals (count, x) and their v (count, given); None where nothing changes with v.
-
-    Weights are those of observations with tails: one over the squared scale of each. Without `correlations` only sds change.
-    """
+def fit_changing_noise(r: np.ndarray, v: np.ndarray) -> ChangingNoise | None:
+    """From whitened residuals (count, x) and their v (count, given); None where nothing changes with v."""
     count, features = r.shape
     h = np.concatenate([np.ones((count, 1)), np.clip(v, -FARTHEST_OUT, FARTHEST_OUT)], axis=1)
     given = h.shape[1]
-    weights = np.ones(count) if weights is None else weights
     if count < CASES_EACH * given:
         return None
     largest = min(LARGEST_MODEL, count // CASES_EACH)
     found = np.zeros((features, given)), np.zeros((features, given)), np.zeros((features, features, given))
     for i in range(features):
-        joint = correlations and (i + 1) * given <= largest
+        joint = (i + 1) * given <= largest
         others = r[:, :i] if joint else r[:, :0]
-        log_scale, coefficients = _regression(r[:, i], others, h, weights)
+        log_scale, coefficients = _regression(r[:, i], others, h)
         found[0][i], found[1][i] = log_scale, coefficients[0]
         found[2][i, : others.shape[1]] = coefficients[1:]
     if not (found[0][:, 1:].any() or found[2][:, :, 1:].any()):
@@ -97,21 +91,21 @@ def fit_changing_noise(
     return ChangingNoise(*(jnp.asarray(part, jnp.float32) for part in found))
 
 
-def _regression(y: np.ndarray, others: np.ndarray, h: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _regression(y: np.ndarray, others: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """g_i (given,), and m_i with the f_ij below it (1 + others, given)."""
     blocks = np.concatenate([np.ones((len(y), 1)), others], axis=1)
     design = (blocks[:, :, None] * h[:, None, :]).reshape(len(y), -1)
     log_scale = np.zeros(h.shape[1])
     for _ in range(TURNS):
-        coefficients, left = _least_squares(design, y, weights * np.exp(2 * h @ log_scale))
-        log_scale = _newton(log_scale, h, weights * left**2)
+        coefficients, left = _least_squares(design, y, np.exp(2 * h @ log_scale))
+        log_scale = _newton(log_scale, h, left**2)
     kept = np.ones(h.shape[1])
-    kept[1:] = _share_of_scale(log_scale, h, weights * left**2)
-    log_scale = _newton(log_scale * kept, h, weights * left**2, constant_only=True)
-    slopes = _shrunk_turns(coefficients, design, left, weights * np.exp(2 * h @ log_scale), others.shape[1])
+    kept[1:] = _share_of_scale(log_scale, h, left**2)
+    log_scale = _newton(log_scale * kept, h, left**2, constant_only=True)
+    slopes = _shrunk_turns(coefficients, design, left, np.exp(2 * h @ log_scale), others.shape[1])
     if not (log_scale[1:].any() or slopes.any()):
         return np.zeros_like(log_scale), np.zeros((1 + others.shape[1], h.shape[1]))
-    return _with_the_rest(y, others, h, weights, log_scale, slopes)
+    return _with_the_rest(y, others, h, log_scale, slopes)
 
 
 def _least_squares(design: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,12 +169,12 @@ def _share(block: np.ndarray, covariance: np.ndarray) -> float:
 
 
 def _with_the_rest(
-    y: np.ndarray, others: np.ndarray, h: np.ndarray, weights: np.ndarray, log_scale: np.ndarray, slopes: np.ndarray
+    y: np.ndarray, others: np.ndarray, h: np.ndarray, log_scale: np.ndarray, slopes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The numbers that are not shrunk, fitted again beside the slopes that are."""
     fixed = (others * (h[:, 1:] @ slopes.T)).sum(axis=1)
     design = np.concatenate([h, others], axis=1)
-    coefficients, left = _least_squares(design, y - fixed, weights * np.exp(2 * h @ log_scale))
-    log_scale = _newton(log_scale, h, weights * left**2, constant_only=True)
+    coefficients, left = _least_squares(design, y - fixed, np.exp(2 * h @ log_scale))
+    log_scale = _newton(log_scale, h, left**2, constant_only=True)
     below = np.concatenate([coefficients[h.shape[1] :, None], slopes], axis=1)
     return log_scale, np.concatenate([coefficients[None, : h.shape[1]], below])

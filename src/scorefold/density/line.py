@@ -13,14 +13,9 @@ import numpy as np
 
 from scorefold.density import changing_noise, scales
 from scorefold.density.changing_noise import ChangingNoise, fit_changing_noise
-from scorefold.density.scales import Scales, fit_scales, scales_around, weights_by
+from scorefold.density.scales import Scales, fit_scales, one_scale
 from scorefold.score.least_squares import NoisyLine, noisy_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
-
-SDS, CORRELATIONS_TOO = "sds", "sds and correlations"
-"""What of the noise may change with u."""
-TURNS_WITH_SCALES = 3
-"""In which changing noise and its scales are fitted, each around the other."""
 
 
 class Line(eqx.Module):
@@ -76,22 +71,20 @@ def blank(features: int, dim: int, tails: bool = False, changing: bool = False) 
     return Line(jnp.zeros((features, dim)), jnp.zeros(features), square, square, *more)
 
 
-def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False, changing: str = "") -> Line:
+def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False, changing: bool = False) -> Line:
     """From standardised observations (count, x) and their u (count, dim).
 
-    With `tails` it has the noise's scales too, and with `changing` how the noise's "sds", or "sds and correlations", depend on
-    u, where they do. Noise that changes with u looks like noise with outliers, and the other way round: both are tried first,
-    and the more likely line is taken.
+    With `tails` it has the noise's scales too. With `changing` the noise depends on u where that leaves nothing but Gaussian
+    noise. Else it is as it would have been: a model of the noise that is only partly right is a worse beginning than none, as a
+    network has to take out again what it put in.
     """
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
     plain = noisy_line(x, u, floor=1e-8)
-    starts: list[tuple[NoisyLine, Scales | None]] = [(plain, scales.gaussian() if tails else None)]
-    if tails:
-        starts.append(fit_scales(x, u, plain))
-    if not changing:
-        return _line(*starts[-1], None)
-    found = [_changing(x, u, *start, changing == CORRELATIONS_TOO) for start in starts]
-    return max(found, key=lambda line: _evidence(line, x, u))
+    own = _changing(x, u, plain) if changing else None
+    if own is not None:
+        return _line(plain, scales.gaussian() if tails else None, own)
+    fitted, spread = fit_scales(x, u, plain) if tails else (plain, None)
+    return _line(fitted, spread, changing_noise.blank(*fitted.slope.shape) if changing else None)
 
 
 def _line(fitted: NoisyLine, spread: Scales | None, own: ChangingNoise | None) -> Line:
@@ -101,31 +94,11 @@ def _line(fitted: NoisyLine, spread: Scales | None, own: ChangingNoise | None) -
     return Line(numbers[0], numbers[1], numbers[2], numbers[3], spread, own)
 
 
-def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine, spread: Scales | None, correlations: bool) -> Line:
-    """With how the noise depends on u, and its scales around that, in turn."""
+def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> ChangingNoise | None:
+    """How the noise depends on u; None where it does not, or where what is left has more scales than one."""
     r = np.linalg.solve(np.linalg.cholesky(line.noise), (x - u @ line.slope.T - line.offset).T).T
-    weights = None if spread is None else weights_by(spread, np.square(r).sum(axis=1), x.shape[1])
-    own = fit_changing_noise(r, u, weights, correlations)
+    own = fit_changing_noise(r, u)
     if own is None:
-        return _line(line, spread, changing_noise.blank(*line.slope.shape))
-    for _ in range(TURNS_WITH_SCALES if spread is not None else 0):
-        e = jax.vmap(own)(jnp.asarray(r, jnp.float32), jnp.asarray(u, jnp.float32))
-        squares = np.square(np.asarray(e, np.float64)).sum(axis=1)
-        spread = scales_around(squares, x.shape[1])
-        again = fit_changing_noise(r, u, weights_by(spread, squares, x.shape[1]), correlations)
-        own = own if again is None else again
-    return _line(line, spread, own)
-
-
-def _evidence(line: Line, x: np.ndarray, u: np.ndarray) -> float:
-    """The log density of all cases, less what every number of the changing noise has to bring (Schwarz, 1978)."""
-
-    def one(x: Observation, u: Theta) -> Scalar:
-        e = line.residual(x, u)
-        density = -jnp.sum(e**2) / 2 - len(e) / 2 * jnp.log(2 * jnp.pi) if line.scales is None else line.scales.log_density(e)
-        return density + jnp.sum(line.log_scales(u)) + line.log_det(x)
-
-    total = np.sum(np.asarray(jax.vmap(one)(jnp.asarray(x, jnp.float32), jnp.asarray(u, jnp.float32)), np.float64))
-    assert line.changing is not None
-    more = sum(int((np.asarray(part) != 0).sum()) for part in jax.tree.leaves(line.changing))
-    return float(total - more * np.log(len(x)) / 2)
+        return None
+    e = np.asarray(jax.vmap(own)(jnp.asarray(r, jnp.float32), jnp.asarray(u, jnp.float32)), np.float64)
+    return own if one_scale(np.square(e).sum(axis=1), x.shape[1]) else None

@@ -79,19 +79,9 @@ def fit_scales(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> tuple[NoisyLine
     return line, _scales(*found)
 
 
-def scales_around(squares: np.ndarray, features: int) -> Scales:
-    """Scales from the squared lengths of whitened residuals alone."""
-    found = _favoured(squares, features) if features <= MOST_FEATURES else None
-    return gaussian() if found is None else _scales(*found)
-
-
-def weights_by(spread: Scales, squares: np.ndarray, features: int) -> np.ndarray:
-    """ω of every case with whitened residuals of these squared lengths."""
-    log_weights, variances = np.asarray(spread.log_weights, np.float64), np.exp(2 * np.asarray(spread.log_sds, np.float64))
-    joint = _joint(squares, log_weights, variances, features)
-    p = np.exp(joint - joint.max(axis=0))
-    weights: np.ndarray = (1 / variances) @ (p / p.sum(axis=0))
-    return weights
+def one_scale(squares: np.ndarray, features: int) -> bool:
+    """Whether whitened residuals of these squared lengths are Gaussian as far as the criterion tells."""
+    return _favoured(squares, features) is None
 
 
 def _favoured(squares: np.ndarray, features: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -59,7 +59,7 @@ class NLE(Method):
             those of each number's marginal and of the prior. Default True; with missing numbers it is not done.
         tails: Whether that noise may be Gaussian but for its scale, so that there may be outliers, or is Gaussian. Default
             True; with missing numbers it is Gaussian.
-        changing: Whether the sds of that noise, and in refinement its correlations, may change with the parameters
+        changing: Whether the sds and correlations of that noise may change with the parameters, where that makes it Gaussian
             (`density/changing_noise.py`). Default True; with missing numbers, or binary ones and counts, they do not.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".

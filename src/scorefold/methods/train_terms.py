@@ -87,10 +87,7 @@ def _fixed(method: Any, learned: Learned, sims: Simulations, cases: TrainingSet,
     inputs = _inputs(learned, sims)
     scale, places = _seen(sims.prior, cases, inputs, method)
     v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
-    changing = ""
-    if lattice is None and getattr(method, "changing", False):
-        changing = line.SDS if sims.prior.proposal is None else line.CORRELATIONS_TOO
-    fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice, changing) if method.base else None
+    fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
     return (places, scale, fitted) if lattice is None else (places, scale, fitted, lattice)
 
 
@@ -126,7 +123,7 @@ def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any) -> Straigh
     return Straightened(fit_standardize(cases.observations, method.missing), identity(prior.dim) if method.straighten else None)
 
 
-def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Lattice | None, changing: str) -> Line | MaskedLine:
+def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Lattice | None) -> Line | MaskedLine:
     """Of the outcomes, binary numbers and counts first, given u and the inputs."""
     features = x.shape[1] // (2 if method.missing else 1)
     outcomes = features - inputs
@@ -135,5 +132,5 @@ def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Latti
         holes = x[:, features : features + outcomes]
         return fit_masked_line(np.concatenate([x[:, :outcomes], holes], axis=1), given)
     order = np.arange(outcomes) if lattice is None else np.asarray(lattice.order)
-    tails = lattice is None and getattr(method, "tails", False)
+    tails, changing = (lattice is None and getattr(method, name, False) for name in ("tails", "changing"))
     return line.fit_line(x[:, order], given, tails, changing)
