@@ -101,7 +101,7 @@ def _regression(y: np.ndarray, others: np.ndarray, h: np.ndarray) -> tuple[np.nd
         log_scale = _newton(log_scale, h, left**2)
     kept = np.ones(h.shape[1])
     kept[1:] = _share_of_scale(log_scale, h, left**2)
-    log_scale = _newton(log_scale * kept, h, left**2, constant_only=True)
+    log_scale = _levelled(log_scale * kept, h, left**2)
     slopes = _shrunk_turns(coefficients, design, left, np.exp(2 * h @ log_scale), others.shape[1])
     if not (log_scale[1:].any() or slopes.any()):
         return np.zeros_like(log_scale), np.zeros((1 + others.shape[1], h.shape[1]))
@@ -116,19 +116,22 @@ def _least_squares(design: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tu
     return coefficients, y - design @ coefficients
 
 
-def _newton(start: np.ndarray, h: np.ndarray, squares: np.ndarray, constant_only: bool = False) -> np.ndarray:
-    """The log scale that makes squares / exp(-2 gᵀ h) one on average, at every h."""
-    free = np.arange(1 if constant_only else h.shape[1])
+def _levelled(start: np.ndarray, h: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """The log scale with the constant that makes squares exp(2 gᵀ h) one on average."""
     found = start.copy()
     found[0] = -np.log(np.maximum(np.mean(squares * np.exp(2 * h[:, 1:] @ start[1:])), 1e-30)) / 2
-    if constant_only:
-        return found
+    return found
+
+
+def _newton(start: np.ndarray, h: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """The log scale that makes squares exp(2 gᵀ h) one on average, and unrelated to h."""
+    found = _levelled(start, h, squares)
     for _ in range(NEWTON_STEPS):
         each = squares * np.exp(2 * h @ found)
-        slope = h[:, free].T @ (each - 1) / len(h)
-        bend = 2 * (h[:, free] * each[:, None]).T @ h[:, free] / len(h) + 1e-6 * np.eye(len(free))
+        slope = h.T @ (each - 1) / len(h)
+        bend = 2 * (h * each[:, None]).T @ h / len(h) + 1e-6 * np.eye(h.shape[1])
         step = np.linalg.solve(bend, slope)
-        found[free] -= step / max(1.0, float(np.abs(h[:, free] @ step).max()))  # by no more than a factor e anywhere
+        found -= step / max(1.0, float(np.abs(h @ step).max()))  # by no more than a factor e anywhere
     return found
 
 
@@ -175,6 +178,6 @@ def _with_the_rest(
     fixed = (others * (h[:, 1:] @ slopes.T)).sum(axis=1)
     design = np.concatenate([h, others], axis=1)
     coefficients, left = _least_squares(design, y - fixed, np.exp(2 * h @ log_scale))
-    log_scale = _newton(log_scale, h, left**2, constant_only=True)
+    log_scale = _levelled(log_scale, h, left**2)
     below = np.concatenate([coefficients[h.shape[1] :, None], slopes], axis=1)
     return log_scale, np.concatenate([coefficients[None, : h.shape[1]], below])

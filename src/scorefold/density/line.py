@@ -96,7 +96,7 @@ def _line(fitted: NoisyLine, spread: Scales | None, own: ChangingNoise | None) -
 
 def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> ChangingNoise | None:
     """How the noise depends on u; None where it does not, or where what is left has more scales than one."""
-    r = np.linalg.solve(np.linalg.cholesky(line.noise), (x - u @ line.slope.T - line.offset).T).T
+    r = line.whitened(x, u)
     own = fit_changing_noise(r, u)
     if own is None:
         return None

@@ -112,8 +112,8 @@ def mean_log_density(squares: np.ndarray, features: int) -> float:
 
 def _squares(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> np.ndarray:
     """|L⁻¹ r|² of every case."""
-    residual = x - u @ line.slope.T - line.offset
-    return np.square(np.linalg.solve(np.linalg.cholesky(line.noise), residual.T)).sum(axis=0)
+    squares: np.ndarray = np.square(line.whitened(x, u)).sum(axis=1)
+    return squares
 
 
 def _joint(squares: np.ndarray, log_weights: np.ndarray, variances: np.ndarray, features: int) -> np.ndarray:

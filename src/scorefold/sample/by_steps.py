@@ -20,14 +20,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scorefold.types import Array, Callable, Cloud, Float
+from scorefold.types import QUICKLY, Array, Callable, Cloud, Float
 
 IMPOSSIBLE = -1e30
 """ℓ where it is -∞ or no number."""
-QUICKLY = {"xla_backend_optimization_level": 0}
+ON_CORES: dict[str, Any] = dict(QUICKLY)
 """Options of XLA on cores; by both together the steps of a cloud are compiled in a quarter of the time."""
 if version("jaxlib").startswith("0.10."):  # another version may not know it
-    QUICKLY["xla_cpu_use_fusion_emitters"] = False
+    ON_CORES["xla_cpu_use_fusion_emitters"] = False
 
 Look = Callable[[Any], tuple[Any, Any]]
 """u to ℓ and ∇ℓ at every point, as arrays of JAX or NumPy."""
@@ -62,7 +62,7 @@ def program(function: Callable[..., Any], quickly: bool = True, **how: Any) -> A
             return function(*parts)  # a part of another program
         with one_at_a_time:  # until it has begun to run
             if not compiled:
-                options = QUICKLY if quickly and jax.default_backend() == "cpu" else None
+                options = ON_CORES if quickly and jax.default_backend() == "cpu" else None
                 compiled.append(jax.jit(function, compiler_options=options, **how))
             return compiled[0](*parts)
 

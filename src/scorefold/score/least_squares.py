@@ -67,6 +67,12 @@ class NoisyLine(NamedTuple):
     noise: np.ndarray
     """S (x, x), with a small ridge"""
 
+    def whitened(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """L⁻¹ (x - A u - b) of every case, for S = L Lᵀ."""
+        residual = x - u @ self.slope.T - self.offset
+        white: np.ndarray = np.linalg.solve(np.linalg.cholesky(self.noise), residual.T).T
+        return white
+
 
 def noisy_line(x: np.ndarray, u: np.ndarray, floor: float) -> NoisyLine:
     """Fit x ≈ A u + b + e by least squares, with the covariance of e shrunk by as much as chance could have made its
