@@ -1,18 +1,16 @@
 """Refined posteriors and their starts on all tasks, with 10,000 simulations in all.
 
     python benchmarks/refine.py                                   # everything; goes on where it stopped
-    python benchmarks/refine.py --starts-only --minutes 8         # only train the starts, on the accelerator if there is one
-    python benchmarks/refine.py --cells-only --workers 16 --minutes 9
+    python benchmarks/refine.py --workers 15 --minutes 9
     python benchmarks/refine.py --tasks slcp --n 8 --seeds 0 --data-sets 10 11
     python benchmarks/refine.py --table refine.jsonl              # what such files hold, several at will
     python benchmarks/refine.py --members 2 --steps 100           # smaller networks, for a quick look
 
 A cell is a task, a number of observations, a seed (of simulations, training and draws) and a data set, observe(n, 1000 + i).
-Its start is NLE (or --method) with its defaults on 4,000 simulations from the prior, and 6,000 more refine it. The starts of a
-task are trained together, in a process of their own that uses the accelerator. Cells are refined by a pool of processes with
-one core each, some of which (--on-accelerator) use the accelerator too, as soon as their start is there: every task and n has
-its first data set before any has its second. Each record is a JSON line; cells that have one are not run again, unless it is an
-error. After --minutes everything stops, and cells that are not done are lost.
+Its start is NLE (or --method) with its defaults on 4,000 simulations from the prior, and 6,000 more refine it. A pool of
+processes with one core each does the cells; the first that needs a start trains it. Every task and n has its first data set
+before any has its second. Each record is a JSON line; cells that have one are not run again, unless it is an error. After
+--minutes everything stops, and cells that are not done are lost.
 """
 
 import argparse
@@ -66,8 +64,6 @@ ONE_CORE = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 SETTINGS = ("from_prior", "more", "method", "members", "steps")
-WAIT = 2.0
-"""Seconds until a start is looked for again."""
 
 
 def cells(chosen: argparse.Namespace) -> Iterator[dict]:
@@ -102,32 +98,22 @@ def read(paths: list[Path]) -> list[dict]:
 
 
 class Pool:
-    """Workers over one queue: each takes the first cell whose start is there."""
+    """Workers over one queue."""
 
-    def __init__(self, work: Work, queue: list[dict], out: Path, deadline: float, on_accelerator: int) -> None:
-        self.work, self.queue, self.out, self.deadline, self.on_accelerator = work, queue, out, deadline, on_accelerator
+    def __init__(self, work: Work, queue: list[dict], out: Path, deadline: float) -> None:
+        self.work, self.queue, self.out, self.deadline = work, queue, out, deadline
         self.lock, self.processes = threading.Lock(), []
-        self.training = False
-        """Whether more starts may come."""
 
     def next(self) -> dict | None:
-        """The next cell, waited for; None where there is none to come."""
-        while time.monotonic() < self.deadline:
-            with self.lock:
-                for i, cell in enumerate(self.queue):
-                    if self.work.start(cell["task"], cell["seed"]).exists():
-                        return self.queue.pop(i)
-                if not self.training:
-                    return None
-            time.sleep(WAIT)
-        return None
+        """The next cell; None where there is none left, or no time."""
+        with self.lock:
+            return self.queue.pop(0) if self.queue and time.monotonic() < self.deadline else None
 
     def run(self, number: int) -> None:
         """One worker, as long as there are cells; one that died is followed by another."""
         process = None
         while (cell := self.next()) is not None:
-            if process is None:
-                process = self.process("cells", number)
+            process = process or self.process(number)
             record = self.asked(process, cell)
             if time.monotonic() >= self.deadline:
                 return
@@ -135,15 +121,17 @@ class Pool:
                 process, record = None, json.dumps({**cell, "error": "the worker died"})
             self.keep(record)
 
-    def process(self, what: str, number: int) -> subprocess.Popen:
-        """A process of `refine_cell.py`; a worker has the accelerator, or one core of those that there are."""
-        environment = dict(os.environ)
-        command = [sys.executable, str(Path(__file__).with_name("refine_cell.py")), what, json.dumps(asdict(self.work))]
-        if what == "cells" and number >= self.on_accelerator:
-            environment |= ONE_CORE
-            cores = sorted(os.sched_getaffinity(0))
-            command.append(str(cores[number % len(cores)]))
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+    def process(self, number: int) -> subprocess.Popen:
+        """A process of `refine_cell.py` on one of the cores that there are."""
+        cores = sorted(os.sched_getaffinity(0))
+        command = [sys.executable, str(Path(__file__).with_name("refine_cell.py")), json.dumps(asdict(self.work))]
+        process = subprocess.Popen(
+            [*command, str(cores[number % len(cores)])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **ONE_CORE},
+            text=True,
+        )
         self.processes.append(process)
         return process
 
@@ -170,14 +158,6 @@ class Pool:
             values = [record[which]["c2st"] for which in ("start", "refined")]
             print(f"{where}: {values[0]:.3f} -> {values[1]:.3f}, kept {record['kept']}, {record['seconds']:.0f} s", flush=True)
 
-    def train(self) -> None:
-        """The starts, in a process of their own."""
-        process = self.process("starts", 0)
-        process.wait()
-        if process.returncode and time.monotonic() < self.deadline:
-            print(f"training the starts failed with status {process.returncode}", flush=True)
-        self.training = False
-
     def stop(self) -> None:
         """End the processes that are left."""
         for process in self.processes:
@@ -191,13 +171,10 @@ def run(chosen: argparse.Namespace) -> None:
     deadline = time.monotonic() + 60 * chosen.minutes
     have = {key(record) for record in read([chosen.out]) if "error" not in record}
     work = Work(str(chosen.folder), tuple(chosen.tasks), tuple(chosen.seeds), **settings(chosen))
-    queue = [] if chosen.starts_only else [cell for cell in cells(chosen) if key(cell) not in have]
+    queue = [cell for cell in cells(chosen) if key(cell) not in have]
     print(f"{len(have)} cells are done; {len(queue)} to do", flush=True)
-    pool = Pool(work, queue, chosen.out, deadline, chosen.on_accelerator)
+    pool = Pool(work, queue, chosen.out, deadline)
     threads = [threading.Thread(target=pool.run, args=(i,), daemon=True) for i in range(min(chosen.workers, len(queue)))]
-    if not chosen.cells_only:
-        pool.training = True
-        threads.append(threading.Thread(target=pool.train, daemon=True))
     try:
         for thread in threads:
             thread.start()
@@ -302,11 +279,8 @@ def main() -> None:
     parser.add_argument("--members", type=int, help="of every ensemble; by default as the methods say")
     parser.add_argument("--steps", type=int, help="of every training, at most; by default as the methods say")
     parser.add_argument("--workers", type=int, default=max(len(os.sched_getaffinity(0)) - 1, 1), help="one core each")
-    parser.add_argument("--on-accelerator", type=int, default=0, help="so many of the workers use the accelerator")
     parser.add_argument("--minutes", type=float, default=1e6, help="after which it stops")
     parser.add_argument("--folder", type=Path, default=Path("refine-starts"), help="of starts, references, compiled programs")
-    parser.add_argument("--starts-only", action="store_true")
-    parser.add_argument("--cells-only", action="store_true", help="of the starts that are there")
     parser.add_argument("--out", type=Path, default=Path("refine.jsonl"))
     parser.add_argument("--table", nargs="+", type=Path, help="only show what these files hold")
     chosen = parser.parse_args()

@@ -1,10 +1,9 @@
-"""The work of `benchmarks/refine.py`: train the starts of tasks, or refine one cell after the other.
+"""The work of `benchmarks/refine.py`: refine one cell after the other, on one core.
 
-    python benchmarks/refine_cell.py starts '{"tasks": ["sir"], "seeds": [0, 1, 2], …}'
-    python benchmarks/refine_cell.py cells '{…}' 3 < cells.jsonl > records.jsonl        # on core 3
+    python benchmarks/refine_cell.py '{…}' 3 < cells.jsonl > records.jsonl        # on core 3
 
-A start is a folder that `sf.load` reads, next to a file with its simulations. It is there once it is whole. A cell is a JSON
-line, and so is its record.
+A start is a folder that `sf.load` reads, next to a file with its simulations; it is trained where it is not there. A cell is a
+JSON line, and so is its record.
 """
 
 import json
@@ -53,25 +52,25 @@ def training(work: Work, usual: Any) -> Any:
     return replace(usual, **{name: value for name, value in asked.items() if value is not None})
 
 
-def train_starts(work: Work) -> None:
-    """All seeds of a task together; a task whose starts are there is left out."""
+def train_start(work: Work, task: Any, seed: int) -> None:
+    """Unless it is there; whoever else needs it waits."""
     import numpy as np
+    from filelock import FileLock
 
     import scorefold as sf
-    from scorefold import methods, tasks
+    from scorefold import methods
 
-    for name in work.tasks:
-        missing = [seed for seed in work.seeds if not work.start(name, seed).exists()]
-        if not missing:
-            continue
-        task, begun = tasks.get(name), time.perf_counter()
-        sims = [sf.simulate(task.prior, task.simulator, work.from_prior, seed=seed) for seed in missing]
+    where = work.start(task.name, seed)
+    with FileLock(f"{where}.lock"):
+        if where.exists():
+            return
+        begun = time.perf_counter()
+        sims = sf.simulate(task.prior, task.simulator, work.from_prior, seed=seed)
         method = methods.get(work.method)
-        method = replace(method, training=training(work, method.training))
-        for seed, one, posterior in zip(missing, sims, sf.fit_many(sims, method, missing), strict=True):
-            np.savez(work.simulations(name, seed), theta=one.theta, x=one.x[:, 0])
-            posterior.save(work.start(name, seed))
-        print(f"{name}: {len(missing)} starts in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+        posterior = sf.fit(sims, replace(method, training=training(work, method.training)), seed=seed)
+        np.savez(work.simulations(task.name, seed), theta=sims.theta, x=sims.x[:, 0])
+        posterior.save(where)
+    print(f"start of {task.name}, seed {seed}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
 
 
 def reference_of(work: Work, cell: dict) -> tuple[Any, Any]:
@@ -146,6 +145,7 @@ def run_cell(work: Work, cell: dict) -> dict:
     from scorefold import tasks
 
     task, seed = tasks.get(cell["task"]), cell["seed"]
+    train_start(work, task, seed)
     x_obs, reference = reference_of(work, cell)
     start = sf.load(work.start(task.name, seed))
     with np.load(work.simulations(task.name, seed)) as kept:
@@ -187,14 +187,13 @@ def run_cells(work: Work) -> None:
 
 
 def main() -> None:
-    given = json.loads(sys.argv[2])
-    if len(sys.argv) > 3:  # before JAX counts the cores
-        os.sched_setaffinity(0, {int(sys.argv[3])})
+    os.sched_setaffinity(0, {int(sys.argv[2])})  # before JAX counts the cores
+    given = json.loads(sys.argv[1])
     work = Work(**{**given, "tasks": tuple(given["tasks"]), "seeds": tuple(given["seeds"])})
     warnings.simplefilter("ignore")
     Path(work.folder).mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("SCOREFOLD_CACHE", str(Path(work.folder).resolve()))
-    train_starts(work) if sys.argv[1] == "starts" else run_cells(work)
+    run_cells(work)
 
 
 if __name__ == "__main__":
