@@ -111,29 +111,26 @@ class Posterior(Fitted, Densities):
                 `sf.rules.Gauss(pilots=200)`. By default as the method says.
             sampler: how draws are made: for composed scores a name or an object such as `sf.samplers.Langevin(steps=20)`, for
                 NLE and NRE `"smc"`, `"nuts"` or `"vi"`. By default as the method says.
-            set_size: for composed scores, the most observations in one set: at most as many as were trained, by default just
-                as many; `"auto"` takes the size that unseen simulations favour.
+            set_size: for composed scores, the most observations in one set, at most and by default as many as were trained;
+                `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
             inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
                 list of them. Not needed where `x_obs` holds them too, as columns of these names or behind the outcomes.
-            prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
-                or simulated anew (`docs/densities.md`). By default the latter.
+            prior: another prior of the same parameters; nothing is trained or simulated anew (`docs/densities.md`).
             given: values of some parameters by name: draws of the others given these.
-            progress: show how long drawing will take, if more than a minute, and has taken; for a list of data sets a bar.
+            progress: show how long drawing takes, if more than a minute; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
 
         Raises:
-            ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
-                cannot take, for options that this method does not have, and for another prior with weight where nothing was
-                simulated.
+            ScorefoldError: for observations of another shape than the simulations', not finite, or that the method cannot
+                take, for options that it does not have, and for another prior with weight where nothing was simulated.
 
         Example:
             >>> import scipy.stats, scorefold as sf
             >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
-            >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500)
-            >>> posterior = sf.fit(sims, "abc")
+            >>> posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500), "abc")
             >>> posterior.sample([[0.5, 0.7]], draws=100).theta.shape
             (100, 1)
             >>> one, other = posterior.sample([[[0.5, 0.7]], [[-0.1, 0.2]]], draws=100)  # two data sets
@@ -143,7 +140,8 @@ class Posterior(Fitted, Densities):
         self.say_if_unfinished()
         several, drawn = several_sets(x_obs, inputs, self.shape, self.checked), []
         data = several or [self.checked(x_obs, inputs)]
-        foretell(self, data, draws, options, progress)
+        if progress and len(data) == 1:
+            foretell(self, data[0], draws, options)
         for i, x in enumerate(track(data, "drawing", progress)):
             drawn.append(self._sample(x, draws, (seed, i), options))
         return drawn if several else drawn[0]
@@ -374,6 +372,16 @@ class Posterior(Fitted, Densities):
         """
         draws = settings.count("draws", draws, 1)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
+        x = self._checked_many(x_obs, inputs)
+        seeds = seeds_of(seed, len(x))
+        started = time.perf_counter()
+        with single_precision():
+            draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
+            found = draw_in_parts(draw, self.together(draws), x, draws, seeds, options, progress)
+        return gathered(self.prior, options.given, found, len(x), time.perf_counter() - started)
+
+    def _checked_many(self, x_obs: Any, inputs: Any) -> np.ndarray:
+        """Observations of many data sets as (data sets, n, features), or a ScorefoldError."""
         x = settings.numbers("x_obs", complete(x_obs, self.shape, len(self.input_names)) if self.missing else x_obs)
         if inputs is not None:
             x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
@@ -382,13 +390,7 @@ class Posterior(Fitted, Densities):
                 f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
                 "different sizes go to sample, as a list."
             )
-        seeds = seeds_of(seed, len(x))
-        flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
-        started = time.perf_counter()
-        with single_precision():
-            draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
-            found = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
-        return gathered(self.prior, options.given, found, len(x), time.perf_counter() - started)
+        return self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
