@@ -17,7 +17,7 @@ from scorefold.compose.slice import Along, Slice
 from scorefold.errors import ScorefoldError
 from scorefold.noise import LogDensity, Score
 from scorefold.posterior.draws import Options
-from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.posterior.rule_and_sampler import FOR_SEVERAL, get_sampler
 from scorefold.prior import Prior
 from scorefold.prior.given_values import plane
 from scorefold.prior.prior_ratio import PriorRatio, prior_ratio
@@ -132,7 +132,7 @@ def langevin_for(sampler: Any, options: Options) -> Any:
     """
     if options.prior is None and options.given is None:
         return sampler
-    chosen = SelfTuned() if sampler is None else get_sampler(sampler)
+    chosen = FOR_SEVERAL if sampler is None else get_sampler(sampler)
     if not isinstance(chosen, SelfTuned | Langevin | Metropolis):
         raise ScorefoldError(
             f"expected a Langevin sampler for draws under another prior, or given parameters; got {sampler!r}, and the changed "

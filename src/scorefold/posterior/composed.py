@@ -26,17 +26,17 @@ from scorefold.posterior.partitions import other_partitions, partition, set_size
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
-from scorefold.posterior.rule_and_sampler import pair
+from scorefold.posterior.rule_and_sampler import FOR_ONE_SET, pair
 from scorefold.posterior.saved import About
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST_JUDGED, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
-from scorefold.sample import DPM, Metropolis, ProbabilityFlow, Sampler
+from scorefold.sample import Metropolis, ProbabilityFlow, Sampler
+from scorefold.score.correction import knots_of
 from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
-from scorefold.score.fit_correction import knots_of
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable
-from scorefold.train.devices import device_count
+from scorefold.train.rows import device_count
 from scorefold.train.training import History
 from scorefold.types import draw_key, draw_keys, single_precision
 
@@ -305,8 +305,8 @@ class ComposedPosterior(Posterior):
         """The noise levels of a sampler, from the noisiest to the one that draws come from: as many as it asks for, or all that
         were trained.
         """
-        # The default for one set serves a network of fewer levels too.
-        count = min(sampler.levels or self.method.T, self.method.T) if sampler == DPM() else sampler.levels
+        # What is taken where nobody asks serves a network of fewer levels too.
+        count = min(sampler.levels or self.method.T, self.method.T) if sampler == FOR_ONE_SET else sampler.levels
         return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:

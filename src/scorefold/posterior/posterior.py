@@ -28,7 +28,7 @@ from scorefold.posterior.observations import complete, several_sets
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
-from scorefold.prior.given_values import drawn_parameters
+from scorefold.prior.given_values import with_given
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.progress import step, track
 from scorefold.sample import Sampler
@@ -311,7 +311,9 @@ class Posterior(Fitted, Densities):
         with single_precision():
             drawn = self.draw(x, draws, seed, options)
             doubts = self.doubts(x, drawn.u, seed, options)
-        theta, trust = drawn_parameters(self.prior, drawn.u, options.given), judge(self.prior.names, doubts, drawn.info)
+        theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
+        if options.given is not None:
+            theta = with_given(theta, self.prior, options.given)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)

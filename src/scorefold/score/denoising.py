@@ -22,8 +22,8 @@ from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.masked_base import MaskedBase
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
 from scorefold.score.standardize import Standardize
+from scorefold.train.rows import few_at_a_time
 from scorefold.train.steps import Objective
-from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Float, Key, Scalar
 

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from scorefold.train.together import few_at_a_time
+from scorefold.train.rows import few_at_a_time
 from scorefold.types import QUICKLY, Array, Float, Int
 
 KNEE = 5.0

@@ -22,7 +22,7 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State, stopped
-from scorefold.train.devices import everywhere
+from scorefold.train.rows import everywhere
 from scorefold.train.schedule import Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.steps import Idle, Network, Objective, Order, Run, Setup, advance, run_by_run, untrained, validate
 from scorefold.train.training import MOST_UNSEEN, History, Training, choose, pace_of

@@ -1,8 +1,12 @@
-"""Rows that do not need each other, shared out over the devices of this machine: runs of training, clouds of draws, data sets.
+"""Rows that do not need each other: shared out over the devices of this machine, or computed a few at a time.
 
-Row i of k goes to device ⌊i D / k'⌋ of D, where k' is k rounded up to a multiple of D by repeating the first rows; what the
-repeated ones give is left out. Nothing is exchanged between devices, so the result is that of one device up to rounding. With
-one device, or where the user has chosen one (`jax.default_device`), the function is called as it is.
+Runs of training, clouds of draws and data sets are shared out. Row i of k goes to device ⌊i D / k'⌋ of D, where k' is k
+rounded up to a multiple of D by repeating the first rows; what the repeated ones give is left out. Nothing is exchanged
+between devices, so the result is that of one device up to rounding. With one device, or where the user has chosen one
+(`jax.default_device`), the function is called as it is.
+
+Cases that are judged outside the steps of training, by validation and by the correction, are thousands. The layers of a network
+take many times as much memory as a case itself, which for images is a lot, so these go through it a few at a time.
 """
 
 from collections.abc import Callable
@@ -14,6 +18,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "rows"
+NUMBERS_TOGETHER = 1 << 19
+"""Numbers of observations that go through a network at once: 128 images of 64 × 64."""
 
 
 def device_count() -> int:
@@ -46,6 +52,22 @@ def everywhere(tree: Any, rows: int) -> Any:
     if devices == 1:
         return tree
     return jax.device_put(tree, NamedSharding(_mesh(-(-rows // -(-rows // devices))), PartitionSpec()))
+
+
+def few_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of one row as one of many, as `vmap` makes it.
+
+    Where rows are small all are computed at once, just as by `vmap`; else as many as have NUMBERS_TOGETHER numbers.
+    """
+
+    def over_all(*rows: Any) -> Any:
+        leaves = jax.tree.leaves(rows)
+        count, each = len(leaves[0]), max(int(np.prod(leaf.shape[1:])) for leaf in leaves)
+        if count * each <= NUMBERS_TOGETHER:
+            return jax.vmap(function)(*rows)
+        return jax.lax.map(lambda row: function(*row), rows, batch_size=max(1, NUMBERS_TOGETHER // each))
+
+    return over_all
 
 
 def _mesh(devices: int) -> Mesh:
