@@ -40,7 +40,7 @@ from scorefold.train.rows import device_count
 from scorefold.train.training import History
 from scorefold.types import draw_key, draw_keys, single_precision
 
-TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
+DRAWS_TOGETHER, DRAWS_TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
 
 
@@ -208,7 +208,7 @@ class ComposedPosterior(Posterior):
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Data sets × draws move together, each data set's in a cloud of its own, as many at a time as fit in `TOGETHER` draws.
+        """Data sets × draws move together, each data set's in a cloud of its own, up to `DRAWS_TOGETHER` at a time.
 
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
@@ -235,8 +235,8 @@ class ComposedPosterior(Posterior):
         return u[:, :draws], converged, diverged
 
     def together(self, draws: int) -> int:
-        """As many as fit in `TOGETHER` draws, and as many on every device."""
-        most = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
+        """As many as `DRAWS_TOGETHER` has room for, and as many on every device."""
+        most = DRAWS_TOGETHER if jax.default_backend() == "cpu" else DRAWS_TOGETHER_ON_ACCELERATORS
         each = -(-(most // cloud_size(draws, self.prior.dim)) // device_count())
         return max(1, each) * device_count()
 

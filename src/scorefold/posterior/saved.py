@@ -302,8 +302,8 @@ def _dict(value: Any, inside: tuple[Any, ...], path: str, reading: _Reading) -> 
 def _prior(value: Any, path: str, reading: _Reading) -> Make:
     header = reading.source.header.arrays
     shapes = {path + name: shape for name, shape in codec.shapes(value).items()}
-    if path + codec.DRAWS not in header:  # they may have been left out
-        shapes.pop(path + codec.DRAWS, None)
+    if path + codec.DRAWS_ARRAY not in header:  # they may have been left out
+        shapes.pop(path + codec.DRAWS_ARRAY, None)
     reading.expected.update({name: Spec(shape, FLOAT64) for name, shape in shapes.items()})
     return lambda arrays: codec.from_parts(value, {name.removeprefix(path): arrays.pop(name) for name in shapes})
 
