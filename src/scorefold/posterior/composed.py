@@ -45,7 +45,7 @@ DRAWS_TOGETHER, DRAWS_TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 
 
 class Composition(NamedTuple):
-    """How n observations were put together, in `draws.how`: number of sets, rule and sampler, and why sets have their size."""
+    """How n observations were put together, in `draws.how`: sets, rule and sampler as they were taken, and why of this size."""
 
     sets: int
     rule: Rule

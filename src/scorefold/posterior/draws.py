@@ -312,7 +312,11 @@ class Draws:
 
 
 class ManyDraws(NamedTuple):
-    """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled."""
+    """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled.
+
+    Leave out the data sets whose draws diverged, and count them: `many.theta[~many.diverged]`. Those that have not converged
+    may be used for averages over data sets, as `sf.diagnose` does.
+    """
 
     theta: np.ndarray
     """(data sets, draws, dim); NaN where a data set's draws were not finite, and then it has diverged"""
@@ -321,6 +325,7 @@ class ManyDraws(NamedTuple):
     diverged: np.ndarray
     """(data sets,) booleans: draws not to be used"""
     seconds: float
+    """Of drawing, for all of them."""
 
 
 class Options(NamedTuple):

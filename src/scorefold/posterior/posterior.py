@@ -24,7 +24,7 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraw
 from scorefold.posterior.fitted import Fitted
 from scorefold.posterior.how_long import foretell
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
-from scorefold.posterior.observations import complete, several_sets
+from scorefold.posterior.observations import many_sets, several_sets
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
@@ -374,25 +374,14 @@ class Posterior(Fitted, Densities):
         """
         draws = settings.count("draws", draws, 1)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        x = self._checked_many(x_obs, inputs)
+        x = many_sets(x_obs, inputs, self.shape, len(self.input_names), self.missing)
         seeds = seeds_of(seed, len(x))
+        x = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
         with single_precision():
             draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
             found = draw_in_parts(draw, self.together(draws), x, draws, seeds, options, progress)
         return gathered(self.prior, options.given, found, len(x), time.perf_counter() - started)
-
-    def _checked_many(self, x_obs: Any, inputs: Any) -> np.ndarray:
-        """Observations of many data sets as (data sets, n, features), or a ScorefoldError."""
-        x = settings.numbers("x_obs", complete(x_obs, self.shape, len(self.input_names)) if self.missing else x_obs)
-        if inputs is not None:
-            x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
-        if x.ndim != 2 + len(self.shape) or len(x) == 0:
-            raise ScorefoldError(
-                f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
-                "different sizes go to sample, as a list."
-            )
-        return self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
 
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
