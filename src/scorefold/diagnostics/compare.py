@@ -189,7 +189,7 @@ def _drawn(
 
 
 def _first(many: ManyDraws, count: int) -> ManyDraws:
-    """For the first data sets only."""
+    """The draws for the first data sets only."""
     return ManyDraws(many.theta[:count], many.converged[:count], many.diverged[:count], many.seconds)
 
 
@@ -218,7 +218,7 @@ def _usable(drawn: Mapping[str, ManyDraws], refused: dict[str, str], count: int)
 
 
 class _Scores(NamedTuple):
-    """Of each posterior and data set."""
+    """The energy score of each posterior for each data set, and its logarithm."""
 
     score: Float[np.ndarray, "posteriors datasets"]
     log: Float[np.ndarray, "posteriors datasets"]

@@ -54,11 +54,11 @@ class Checkable(Protocol):
 
     @property
     def prior(self) -> Prior:
-        """With the map from the space of the scores to θ."""
+        """The prior, with the map from the space of the scores to θ."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one observation."""
+        """The shape of one observation."""
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """See `ComposedPosterior`."""

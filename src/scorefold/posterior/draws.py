@@ -133,7 +133,7 @@ class Draws:
         return tuple(notes)
 
     def _health(self) -> str:
-        """By the sampler's own checks."""
+        """How the sampler's run went, by its own checks."""
         sampler = "settled" if self.info.converged else "DIVERGED" if self.info.diverged else "has NOT SETTLED"
         return f"the sampler {sampler}"
 

@@ -65,6 +65,6 @@ def expected(least: float, most: float, otherwise: str) -> str | None:
 
 
 def _rounded(seconds: float) -> float:
-    """To ten seconds, and to minutes where it is more than ten of them: more is not known."""
+    """Seconds to the nearest ten, above ten minutes to the nearest minute: more is not known."""
     unit = 60.0 if seconds > 600 else 10.0
     return max(unit, unit * float(round(seconds / unit)))

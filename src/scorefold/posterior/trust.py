@@ -66,7 +66,7 @@ class Calibrated(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Of the shift, in posterior sd, and of the log ratio of sds."""
+    """How the true errors of the shift, in posterior sd, and of the log ratio of sds follow the disagreement."""
 
     shift: Calibrated
     width: Calibrated
@@ -250,11 +250,11 @@ class Around(NamedTuple):
         return cls(cross, precision, np.maximum(theta.std(axis=0), 1e-300))
 
     def shift(self, offset: Float[np.ndarray, "*some dim"]) -> Float[np.ndarray, "*some dim"]:
-        """Of the parameters' means, in sd, where the score is off by a constant."""
+        """How far the parameters' means move, in sd, where the score is off by a constant."""
         return offset @ self.cross.T / self.sd
 
     def log_width(self, slope: Float[np.ndarray, "*some dim dim"]) -> Float[np.ndarray, "*some dim"]:
-        """Of the parameters, where the score is off by slope (u - ū)."""
+        """By how much the logarithms of the parameters' sds change, where the score is off by slope (u - ū)."""
         own = np.einsum("kd,de,ke->k", self.cross, self.precision, self.cross)
         return np.einsum("kd,...de,ke->...k", self.cross, slope, self.cross) / np.maximum(own, 1e-300) / 2
 
@@ -264,7 +264,7 @@ def _covariance(centred: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "d
 
 
 def _regular(matrix: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
-    """With an inverse."""
+    """The matrix with a little more on its diagonal, so that it has an inverse."""
     return matrix + (1e-9 * np.trace(matrix) / len(matrix) + 1e-30) * np.eye(len(matrix))
 
 

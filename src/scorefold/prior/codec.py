@@ -106,7 +106,7 @@ def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def size(description: Any) -> tuple[int, bool]:
-    """From a description of `parts`, not yet trusted: how many parameters there are, and whether the density is known."""
+    """How many parameters a description of `parts`, not yet trusted, has, and whether the density is known."""
     kind, dim = _kind_and_dim(description)
     return dim, kind != "draws"
 

@@ -240,7 +240,7 @@ def _table(
 
 
 def _filled(rows: np.ndarray) -> np.ndarray:
-    """With the nearest finite value where one is not finite."""
+    """The values, with the nearest finite one where one is not finite."""
     place = np.arange(rows.shape[1])
     for row in rows:
         good = np.isfinite(row)

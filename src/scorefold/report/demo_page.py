@@ -37,7 +37,7 @@ NEXT = (
 
 
 def demo_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
-    """From the demo's summary, and its pictures by name."""
+    """The page, from the demo's summary and its pictures by name."""
     try:
         chapters, settings, seconds = (summary[part] for part in ("chapters", "settings", "seconds"))
         calibration = summary["calibration words"]

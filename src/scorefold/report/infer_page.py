@@ -36,7 +36,7 @@ PERFECT = {"squared MMD": "0", "C2ST": "0.5", "sliced Wasserstein": "near 0", "s
 
 
 def infer_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
-    """From the run's summary, and its pictures by name."""
+    """The page, from the run's summary and its pictures by name."""
     try:
         settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
         checks = health(summary["converged"], summary["diverged"])

@@ -46,7 +46,7 @@ CHECKABLE = (*REFINABLE, "NRE")
 
 
 def after_inference(summary: Mapping[str, Any]) -> str:
-    """For the page of `infer`."""
+    """What to do next, on the page of `infer`."""
     if not summary["converged"]:
         return NOT_SETTLED
     told = summary.get("trust") or {"verdict": "not known"}
@@ -54,7 +54,7 @@ def after_inference(summary: Mapping[str, Any]) -> str:
 
 
 def after_check(summary: Mapping[str, Any]) -> str:
-    """For the page of `check`."""
+    """What to do next, on the page of `check`."""
     return BY_CHECK["good" if summary["verdict"] == "good" else "else"]
 
 

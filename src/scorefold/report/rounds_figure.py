@@ -78,7 +78,7 @@ def _draw(axes: Axes, steps: Sequence[Step], k: int, truth: np.ndarray | None) -
 
 
 def _reach(step: Step, k: int) -> tuple[float, float]:
-    """Of 95 % of the simulations and of all draws."""
+    """The range of 95 % of the simulations and of all draws."""
     low, high = step.draws[:, k].min(), step.draws[:, k].max()
     if step.region is None:
         return low, high

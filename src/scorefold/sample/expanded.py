@@ -179,7 +179,7 @@ def _promises(many: Many, whole: Any, some: Any, expansion: Expansion, seed: int
 
 
 def coefficients(dim: int) -> int:
-    """Of a polynomial of second order."""
+    """How many coefficients a polynomial of second order has."""
     return (dim + 1) * (dim + 2) // 2
 
 
@@ -248,7 +248,7 @@ def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarr
 
 
 def _expansion(many: Many, some: Any, summits: Summits) -> Expansion:
-    """At the summits."""
+    """The expansion of what some terms leave out, at the summits."""
     there = int(np.asarray(summits.there).sum())
     local = locals_at(many.at(some), summits.u, summits.covariance, there)
     return Expansion(summits.u, _whitening(summits.covariance), summits.terms, local, summits.there)

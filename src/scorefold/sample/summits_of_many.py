@@ -158,7 +158,7 @@ def locals_at(at: Look, u: Float[Array, "points dim"], covariance: Float[Array, 
 
 
 def _filled(part: Any) -> np.ndarray:
-    """With copies, where there are fewer summits than places for them, so that few programs serve any number."""
+    """Summits with copies, where there are fewer than places for them, so that few programs serve any number."""
     return np.resize(part, (CENTRES, *part.shape[1:]))
 
 
@@ -184,6 +184,6 @@ def _between(
 @program
 @jax.vmap
 def _covariances(bend: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-    """Of a Gaussian as curved as the posterior is, nowhere wider than the prior."""
+    """The covariance of a Gaussian as curved as the posterior is, nowhere wider than the prior."""
     values, vectors = jnp.linalg.eigh(jnp.eye(len(bend)) - bend)
     return (vectors / jnp.maximum(jnp.abs(values), 1.0)) @ vectors.T

@@ -338,7 +338,7 @@ def systematic(weights: Float[Array, " draws"], key: Key) -> Int[Array, " draws"
 
 @program
 def _proposed(run: _Run) -> _Proposed:
-    """For the first half, a Langevin step (0), a jump from q (1) or around the others (2)."""
+    """Proposals for the first half: a Langevin step (0), a jump from q (1) or around the others (2)."""
     key_near, key_normal, key_uniform = jax.random.split(jax.random.fold_in(run.keys[1], run.made), 3)
     (u, others), (s, s_others) = run.cloud.u, run.cloud.score(run.tau)
     root = preconditioner(others, s_others, key_near)

@@ -42,7 +42,7 @@ class Correction(eqx.Module):
         return "" if bool(jnp.all(jnp.diff(self.t) > 0)) else "levels should rise"
 
     def symmetric(self) -> "Correction":
-        """With a mean that is a gradient."""
+        """The correction with a mean that is a gradient."""
         return Correction(self.t, self.gate, self.offset, (self.slope + jnp.swapaxes(self.slope, 1, 2)) / 2)
 
     def _at(self, table: Float[Array, "knots ..."], t: Scalar) -> Float[Array, "..."]:
@@ -77,7 +77,7 @@ class GaussianScore(NamedTuple):
 
 
 def matched(u: np.ndarray) -> GaussianScore:
-    """For the density that u (cases, dim) came from."""
+    """The straight line for the density that u (cases, dim) came from."""
     u = np.asarray(u, np.float64)
     variances, vectors = np.linalg.eigh(np.cov(u, rowvar=False).reshape(u.shape[1], -1))
     return GaussianScore(*(jnp.asarray(v, jnp.float32) for v in (u.mean(axis=0), vectors, variances)))
@@ -98,7 +98,7 @@ class _Sums(NamedTuple):
 def _sums(
     models: ScoreModel, judge: ScoreNetwork, cases: Cases, matching: GaussianScore | None, level: Level, key: Key
 ) -> _Sums:
-    """For cases that `judge` did not train on, at one level, over ±noise; `matching` unless u follows the prior."""
+    """The sums over cases that `judge` did not train on, at one level, for ±noise; `matching` unless u follows the prior."""
 
     def one(u: Array, x: Array, size: Array, noise: Array) -> _Sums:
         sigma = jnp.sqrt(level.noise)

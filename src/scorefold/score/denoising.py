@@ -56,7 +56,7 @@ def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, 
 
 
 def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key, over: Over = jax.vmap) -> Scalar:
-    """Of some cases, `over` all of which one case's loss is taken."""
+    """The mean loss of some cases, `over` all of which one case's loss is taken."""
     key_t, key_noise = jax.random.split(key)
     model = ScoreModel(network, fixed.standardize, fixed.base)
     count, T = len(cases.u), len(fixed.levels.t)
@@ -67,13 +67,13 @@ def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key, ove
 
 
 def score_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
-    """Of some cases, every other one thinned, each at one level."""
+    """The loss of some cases, every other one thinned, each at one level."""
     key_thin, key = jax.random.split(key)
     return _batch_loss(network, fixed, thinned(cases, key_thin, network.shape.learns_prior), key)
 
 
 def score_validation(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
-    """Of cases as they are (where their sizes are fair: see `training_set.py`), each at several levels."""
+    """The loss of cases as they are (where their sizes are fair: see `training_set.py`), each at several levels."""
     if cases.weights is not None:
         key_thin, key = jax.random.split(key)
         cases = thinned(cases, key_thin, network.shape.learns_prior)

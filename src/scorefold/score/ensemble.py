@@ -228,7 +228,7 @@ class EnsembleSets(SetScores):
         return jax.vmap(lambda size: base.matrix(power, level, size))(self.sizes)
 
     def _of_sets(self, power: float, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk dim dim"]:
-        """The same for the sets at `index`, each by its size or by its own covariance."""
+        """The power of the covariance of the sets at `index`, each by its size or by its own."""
         if self.vectors is None or self.variances is None:
             return self._matrices(power, level)[self.which[index]]
         vectors, spread = self.vectors[index], level.gamma * self.variances[index] + level.noise

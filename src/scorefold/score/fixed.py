@@ -99,7 +99,7 @@ def least_noise(base: GaussianBase, x: np.ndarray, sizes: np.ndarray, u: np.ndar
 def _least_noise_around(
     mean: Float[np.ndarray, "cases dim"], u: Float[np.ndarray, "cases dim"], directions: Float[np.ndarray, "some dim"]
 ) -> float:
-    """The same from the base's mean of every case, for a base that differs from set to set; along these directions."""
+    """`least_noise` from the base's mean of every case, for a base that differs from set to set; along these directions."""
     narrowest = min(1.0, *(_width(u @ v, mean @ v) for v in directions))
     return float(np.clip(NOISE_SHARE * narrowest, RESOLVED, LEAST_NOISE))
 

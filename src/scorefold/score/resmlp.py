@@ -77,7 +77,7 @@ class Block(eqx.Module):
 
 
 class ResMLP(eqx.Module):
-    """From `size_in` features to `width` features through `depth` hidden layers."""
+    """The perceptron: from `size_in` features to `width` features through `depth` hidden layers."""
 
     first: Linear
     blocks: tuple[Block, ...]

@@ -100,7 +100,7 @@ class Seen:
         )
 
     def name(self, number: int) -> str:
-        """Of one of the numbers."""
+        """The name of one of the numbers."""
         return one_line(self.names[number]) if self.names else f"number {number}"
 
     def recognised(self) -> list[str]:

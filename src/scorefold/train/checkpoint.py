@@ -139,7 +139,7 @@ def stopped(state: State, rounds: int) -> Stopped:
 
 
 class Watch(NamedTuple):
-    """Says when to write."""
+    """What decides when the state is written: the time since it was, and signals."""
 
     checkpoint: Checkpoint
     stopped: list[int]

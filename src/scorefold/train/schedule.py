@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(training: Training, pace: Pace) -> Limits:
-    """From the settings, and how many cases there are."""
+    """The limits that follow from the settings, and from how many cases there are."""
     share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, SHORTEST_PATIENCE))
     rounds = -(-training.steps // (pace.steps * pace.epochs * pace.blocks))
     patience = training.patience
@@ -68,7 +68,7 @@ class Beat(NamedTuple):
 
 
 def beats(validation: np.ndarray, limits: Limits) -> Beat:
-    """From the losses so far (runs, rounds done + 1)."""
+    """The beat of every run, from the losses so far (runs, rounds done + 1)."""
     done = validation.shape[1] - 1
     began, ended = np.array([_fall(own, limits) for own in validation]).T
     first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))

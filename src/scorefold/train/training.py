@@ -132,7 +132,7 @@ class Pace(NamedTuple):
 
 
 def pace_of(training: Training, cases: int, streamed: bool) -> Pace:
-    """For so many cases in a block; blocks that stream by are seen once each."""
+    """The pace for so many cases in a block; blocks that stream by are seen once each."""
     batch = min(training.batch, cases)
     steps = cases // batch
     often = -(-STEPS_A_ROUND // steps)
