@@ -12,16 +12,14 @@ With sets of several observations every other case is thinned to a random part o
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
-from scorefold.score.gaussian_base import GaussianBase
-from scorefold.score.masked_base import MaskedBase
+from scorefold.score.fixed import Fixed
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
-from scorefold.score.standardize import Standardize
 from scorefold.train.rows import few_at_a_time
 from scorefold.train.steps import Objective
 from scorefold.train.training_set import Cases, thinned
@@ -31,14 +29,6 @@ VALIDATION_STRATA = 4
 
 Over = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes a function of one row a function of many."""
-
-
-class Fixed(NamedTuple):
-    """What training does not change."""
-
-    levels: Level
-    standardize: Standardize
-    base: GaussianBase | MaskedBase | None
 
 
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:

@@ -14,7 +14,8 @@ from scorefold.methods.load import POSTERIORS
 from scorefold.noise import levels
 from scorefold.posterior.saved import LARGEST_COUNT, About
 from scorefold.score import correction
-from scorefold.score.denoising import Fixed, score_validation
+from scorefold.score.denoising import score_validation
+from scorefold.score.fixed import Fixed
 from scorefold.score.network import ScoreModel
 from scorefold.train import rows
 from scorefold.train.rows import few_at_a_time
