@@ -29,10 +29,10 @@ from scorefold.prior.prior_ratio import PriorRatio, volume
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.score import gaussian_base, masked_base, standardize
-from scorefold.score.ensemble import bucket
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.masked_base import MaskedBase
 from scorefold.score.standardize import Standardize
+from scorefold.train.rows import bucket
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta, draw_key, single_precision
 

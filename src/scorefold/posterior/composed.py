@@ -33,10 +33,10 @@ from scorefold.posterior.trust import FEWEST_JUDGED, Doubts, MemberScores, by_sc
 from scorefold.prior import Prior
 from scorefold.sample import Metropolis, ProbabilityFlow, Sampler
 from scorefold.score.correction import knots_of
-from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
+from scorefold.score.ensemble import ScoreEnsemble, fewest_numbers, skeleton
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable
-from scorefold.train.rows import device_count
+from scorefold.train.rows import bucket, device_count
 from scorefold.train.training import History
 from scorefold.types import draw_key, draw_keys, single_precision
 

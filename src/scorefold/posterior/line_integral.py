@@ -28,7 +28,8 @@ from scorefold.noise import Level, LogDensity, Score
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample.ascent import ascend, curvatures
-from scorefold.score.ensemble import ScoreEnsemble, bucket
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.train.rows import bucket
 from scorefold.types import Array, Callable, Cloud, Float
 
 NODES, NODES_FROM_SUMMIT = 4, 2

@@ -49,7 +49,7 @@ from scorefold.sample.tempered import (
 )
 from scorefold.sample.tempered import judged as judged_clouds
 from scorefold.sample.variational import LARGEST_TAIL_SHAPE, VariationalInfo, variational_draws
-from scorefold.score.ensemble import bucket
+from scorefold.train.rows import bucket
 from scorefold.train.training import History
 from scorefold.types import Float, Key, draw_key, draw_keys
 

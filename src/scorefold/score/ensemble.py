@@ -11,7 +11,6 @@ from functools import lru_cache
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scorefold.compose.sets import SetScores
 from scorefold.noise import CLEAN, Level
@@ -278,8 +277,3 @@ def fewest_numbers(shape: Shape, members: int) -> int:
     mlps = (3 * shape.depth + 2) * shape.width**2 + (shape.dim + shape.largest_set) * shape.width
     base = shape.largest_set * shape.dim * (shape.x + shape.dim) if shape.base else 0
     return members * mlps + base + 2 * shape.x
-
-
-def bucket(sets: int) -> int:
-    """The power of two that so many sets are padded to, so that few compiled programs serve any number of them."""
-    return 1 << int(np.ceil(np.log2(sets))) if sets > 1 else 1

@@ -7,6 +7,8 @@ between devices, so the result is that of one device up to rounding. With one de
 
 Cases that are judged outside the steps of training, by validation and by the correction, are thousands. The layers of a network
 take many times as much memory as a case itself, which for images is a lot, so these go through it a few at a time.
+
+The number of rows is part of a compiled program, so rows whose number changes are padded to a bucket, a power of two.
 """
 
 from collections.abc import Callable
@@ -68,6 +70,11 @@ def few_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.lax.map(lambda row: function(*row), rows, batch_size=max(1, NUMBERS_TOGETHER // each))
 
     return over_all
+
+
+def bucket(rows: int) -> int:
+    """The power of two that so many rows are padded to, so that few compiled programs serve any number of them."""
+    return 1 << int(np.ceil(np.log2(rows))) if rows > 1 else 1
 
 
 def _mesh(devices: int) -> Mesh:
