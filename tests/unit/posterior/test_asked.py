@@ -149,7 +149,7 @@ def test_many_data_sets_under_another_prior(composed, cut):
         assert np.abs(theta[:, 1].mean() - right[1]) < (0.1 + 8 / np.sqrt(200)) * width[1]
         assert theta[:, 0].min() > 0.4 or not cut
         assert np.abs(theta[:, 0].mean() - right[0]) < (0.1 + 8 / np.sqrt(200)) * width[0] or cut
-    with pytest.raises(ScorefoldError, match="beyond 6 prior sd of 'a'"):
+    with pytest.raises(ScorefoldError, match="beyond 6 prior sd, most of all of 'a'"):
         composed.sample_many(x, 10, prior=sf.Prior({"a": stats.norm(100, 1), "b": stats.norm(0, 1)}))
 
 
