@@ -146,6 +146,23 @@ def test_the_maximum_is_that_of_theta_not_of_u():
     assert (posterior.log_prob([[1.2, 1.0], [0.5, -0.1], [np.nan, 1.0]], x, normalised=False) == -np.inf).all()
 
 
+class Peaked(eqx.Module):
+    """x | u ~ N(u, 1.5² I) or, as often, N(u, 0.05² I)."""
+
+    def prepare(self, x):
+        return x
+
+    def term(self, u, x):
+        return jax.nn.logsumexp(jnp.stack([-jnp.sum((x - u) ** 2) / (2 * sd**2) - len(x) * jnp.log(sd) for sd in (1.5, 0.05)]))
+
+
+def test_the_maximum_is_found_where_no_draws_are():
+    posterior, x = summed(Peaked(), sampler="smc"), np.array([[2.0, 2.0]])
+    hill = x / (1 + 1.5**2) + 0.1 * np.random.default_rng(0).standard_normal((100, 2))
+    found = posterior.map(x, draws=Draws(hill, posterior.prior.names, Health(), 1, None, 0.0))
+    np.testing.assert_allclose(found, x[0] / (1 + 0.05**2), atol=1e-3)
+
+
 def test_the_density_at_the_very_end_of_a_support():
     """u = Φ⁻¹(F(θ)) is infinite there, and a learned likelihood is not known."""
     prior = sf.Prior({"a": stats.uniform(0, 1), "b": stats.lognorm(0.5)})
