@@ -1,6 +1,7 @@
 """Progress in a pipe: lines that are true, a few seconds apart, on standard error."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -140,3 +141,36 @@ def test_what_will_take_long_is_said_at_once(capsys, monkeypatch):
         now[0] = 3.0
         report("")
         assert capsys.readouterr().err == "", "then every few seconds"
+
+
+def test_the_first_simulations_tell_how_long_all_will_take(capsys, clock):
+    """They find out the shape of an observation, one after the other; nothing was said until all eight were there."""
+    said = []
+
+    def simulator(theta, rng):
+        said.append(capsys.readouterr().err)
+        clock[0] += 30.0
+        return theta
+
+    sf.simulate(sf.Prior({"v": stats.norm(0, 1)}), simulator, 100, progress=True)
+    assert said[:2] == ["", "simulating: 1 of 100 (1%), 0:30, 0 failed\n"]
+    assert said[2] == "simulating: 2 of 100 (2%), 1:00, 49:00 left, 0 failed\n"
+    assert said[7] == "simulating: 7 of 100 (7%), 3:30, 46:30 left, 0 failed\n"
+
+
+def test_a_verb_with_rounds_says_which(capsys):
+    prior = sf.Prior({"v": stats.norm(0, 1)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sf.errors.UntrustworthyDraws)
+        sf.smc_abc(prior, lambda theta, rng: theta + rng.normal(size=1), [[0.3]], 1_000, 50, progress=True)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("round ")]
+    assert lines[0] == "round 1: at most 1,000 simulator calls in all"
+    assert re.fullmatch(r"round 2: 100 of at most 1,000 simulator calls made, tolerance \d.*", lines[1])
+
+
+def test_a_prediction_shows_how_far_it_is(capsys):
+    prior = sf.Prior({"v": stats.norm(0, 1)})
+    simulator = lambda theta, rng: theta + rng.normal(size=1)  # noqa: E731
+    draws = sf.fit(sf.simulate(prior, simulator, 200), "abc").sample([[0.3]], 50)
+    draws.predict(simulator, progress=True)
+    assert capsys.readouterr().err == "simulating: 50 of 50 (100%), 0:00, 0 failed\n"

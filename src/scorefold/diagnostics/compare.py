@@ -38,7 +38,9 @@ from scorefold.diagnostics.trials import DataSets, Plan, checked_plan, drawn_as_
 from scorefold.errors import Interrupted, ScorefoldError
 from scorefold.posterior.draws import ManyDraws
 from scorefold.posterior.posterior import Posterior
+from scorefold.progress import say
 from scorefold.report.p_values import FALSE_ALARMS
+from scorefold.shown import one_line
 from scorefold.simulation.workers import Workers
 from scorefold.types import Float
 
@@ -174,10 +176,11 @@ def _drawn(
     drawn: dict[str, ManyDraws] = {}
     refused: dict[str, str] = {}
     enough = len(data.x)
-    for name, posterior in named.items():
+    for number, (name, posterior) in enumerate(named.items(), 1):
         if enough < len(data.x):
             refused[name] = "drawing was interrupted before its turn."
             continue
+        say(f"posterior {number} of {len(named)}: {one_line(name)}", progress)
         try:
             drawn[name] = drawn_as_far(partial(sample_quietly, posterior, data.x, plan.draws, data.seed, progress), plan)
             enough = min(enough, len(drawn[name].theta))

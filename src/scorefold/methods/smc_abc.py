@@ -34,6 +34,7 @@ from scorefold.methods.abc import adjusted, epanechnikov, moments
 from scorefold.posterior.draws import Draws
 from scorefold.posterior.observations import within_reach
 from scorefold.prior import Prior
+from scorefold.progress import say
 from scorefold.shown import brief
 from scorefold.simulation.calls import repeat
 from scorefold.simulation.inputs import Inputs, inputs_from
@@ -99,6 +100,7 @@ def smc_abc(
     adjust: bool = True,
     workers: int | Workers | None = None,
     inputs: Any = None,
+    progress: bool = False,
 ) -> Draws:
     """Draw by sequential Monte Carlo ABC: no training, the simulator is called for this data set alone.
 
@@ -115,6 +117,7 @@ def smc_abc(
         workers: who runs the simulator, as in `sf.simulate`; a set in which a simulation failed is as far away as can be.
         inputs: the known inputs of the observations, an array (n, inputs) or a DataFrame; every simulated set has the same, and
             `simulator(theta, rng, inputs)` gets them.
+        progress: show a bar for every round, and the tolerance.
 
     Returns:
         `Draws`; their `info` says how the population moved.
@@ -138,7 +141,7 @@ def smc_abc(
     seed, x, known = settings.seed(seed), _checked(prior, simulator, x_obs), inputs_from(inputs, None)
     size = _round_size(budget, len(x), known)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
-    compare = _Comparison(prior, simulator, x, seed, as_workers(workers), None if known is None else known.table)
+    compare = _Comparison(prior, simulator, x, seed, as_workers(workers), None if known is None else known.table, progress)
     kept, path = _approach(compare, size, budget, rng)
     weights = kept.weights() * epanechnikov(kept.distance)
     weights /= weights.sum()
@@ -178,11 +181,14 @@ def _approach(compare: "_Comparison", size: int, budget: int, rng: np.random.Gen
     """Round after round, until new ones hardly come nearer or the budget is spent."""
     n = len(compare.x)
     u = rng.standard_normal((size, compare.prior.dim))
+    compare.say(f"round 1: at most {budget:,} simulator calls in all")
     kept = compare.populate(u, np.zeros(size)).nearest(max(SMALLEST_ROUND // 2, int(KEPT_OF_A_ROUND * size)))
     tolerances, acceptance, calls = [kept.distance[-1]], [], size * n
     new, ended, interrupted = size - len(kept.u), False, False
     while not ended and calls + new * n <= budget:
         u, log_weight = _proposals(kept, new, rng)
+        spent = f"{calls:,} of at most {budget:,} simulator calls made"
+        compare.say(f"round {len(tolerances) + 1}: {spent}, tolerance {tolerances[-1]:.3g}")
         try:
             fresh = compare.populate(u, log_weight)
         except Interrupted:
@@ -228,11 +234,16 @@ class _Comparison:
         seed: int,
         workers: Workers,
         inputs: np.ndarray | None = None,
+        progress: bool = False,
     ):
         self.prior, self.simulator, self.x, self.seed, self.workers = prior, simulator, x, seed, workers
-        self.inputs = inputs
+        self.inputs, self.progress = inputs, progress
         self.failed = 0
         self.round, self.scale = 0, None
+
+    def say(self, words: str) -> None:
+        """Where it stands, for those who asked."""
+        say(words, self.progress)
 
     def populate(self, u: np.ndarray, log_weight: np.ndarray) -> Population:
         """Simulate a set for every u; one with a value that is not finite is as far as can be."""
@@ -240,7 +251,8 @@ class _Comparison:
         seed = int(np.random.SeedSequence(self.seed, spawn_key=(6, self.round)).generate_state(1, np.uint64)[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ScorefoldWarning)  # all rounds' failures are counted and said at the end
-            x = replicate(repeat(self.prior.from_normal(u), n, seed, self.inputs), self.simulator, self.workers)
+            calls = repeat(self.prior.from_normal(u), n, seed, self.inputs)
+            x = replicate(calls, self.simulator, self.workers, self.progress)
         x = x.reshape(len(u), n, -1)[..., : None if self.inputs is None else -self.inputs.shape[1]]
         self.failed += int(np.isnan(x).any(axis=2).sum())
         if x.shape[2] != self.x.shape[1]:

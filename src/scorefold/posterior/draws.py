@@ -257,6 +257,7 @@ class Draws:
         *,
         workers: int | Workers | None = None,
         inputs: Any = None,
+        progress: bool = False,
     ) -> np.ndarray:
         """Simulate a data set for each draw: what the model, so informed, expects to see.
 
@@ -267,6 +268,7 @@ class Draws:
             workers: Who runs the simulator, as in `sf.simulate`.
             inputs: The known inputs of the observations to be, an array (n, inputs) or a DataFrame. Default None: those that
                 the draws are given.
+            progress: Whether to show a bar. Default False.
 
         Returns:
             x (draws, n, *shape), the outcomes, NaN where a simulation failed, which a warning counts, or where a number is
@@ -286,13 +288,14 @@ class Draws:
         if self.inputs is None:
             if inputs is not None:
                 raise ScorefoldError("expected no inputs, as the simulations have none; got some. Leave them out.")
-            return replicate(repeat(self.theta, self.n if n is None else n, seed), simulator, workers, missing=self.missing)
+            calls = repeat(self.theta, self.n if n is None else n, seed)
+            return replicate(calls, simulator, workers, progress, self.missing)
         given = self.inputs if inputs is None else inputs
         known = checked_inputs(given, self.input_names, len(given) if n is None else n)
         outcomes = (..., slice(None, -known.shape[1]))
         calls = repeat(self.theta, len(known), seed, known)
         try:
-            return replicate(calls, simulator, workers, missing=self.missing)[outcomes]
+            return replicate(calls, simulator, workers, progress, self.missing)[outcomes]
         except (Interrupted, ScorefoldError) as stopped:
             stopped.x = None if stopped.x is None else stopped.x[outcomes]
             raise

@@ -27,6 +27,8 @@ SLOPE_BOUNDS = (-0.75, 3.0)
 """Of the line that is taken away, where the composed score's slope is -1: widths change by a factor of two at most."""
 WEIGHT_BOUNDS = (0.25, 4.0)
 """No direction is weighed by less, or by more."""
+RIDGE = 1e-12
+"""Of the mean spread: scores of more parameters than an observation has numbers may lie in a plane."""
 
 
 class Pairs(NamedTuple):
@@ -70,7 +72,8 @@ def moments(pairs: Pairs, off: np.ndarray, times: float) -> Moments:
     gram = np.linalg.inv(design.T @ design + 1e-12 * np.trace(design.T @ design) * np.eye(dim + 1))
     line = gram @ design.T @ pairs.score
     residual = (pairs.score - design @ line) * np.sqrt(count / max(count - dim - 1, 1))
-    spread = residual.T @ residual / count + 1e-30 * np.eye(dim)
+    spread = residual.T @ residual / count
+    spread += (RIDGE * np.trace(spread) / dim + 1e-30) * np.eye(dim)
     slope = line[1:].T
     chi = np.einsum("de,df,eg,fg->", slope, np.linalg.inv(spread), slope, np.linalg.inv(gram[1:, 1:]), optimize=True)
     jacobian = (pairs.jacobian + np.swapaxes(pairs.jacobian, 1, 2)) / 2

@@ -15,13 +15,13 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError, SimulatorError
 from scorefold.prior import Prior
-from scorefold.progress import bar
+from scorefold.progress import SILENT, bar
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.calls import Calls
 from scorefold.simulation.columns import joined_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import opened
-from scorefold.simulation.outcome import MISSING, OK, Block, block
+from scorefold.simulation.outcome import MISSING, OK, Block, Outcome, block
 from scorefold.simulation.simulations import IN_RAM, Results, Simulations, gather, pieces
 from scorefold.simulation.sources.compiled import Compiled
 from scorefold.simulation.sources.isolated import Isolated, LocalPool, pickled
@@ -72,20 +72,17 @@ def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
     Raises:
         SimulatorError: Too many simulations fail, those that were there before included.
     """
-    calls = place.calls
-    shape, first = (place.shape, []) if place.shape is not None else source.shape(calls.arguments, calls.budget, guard)
-    place.begin(shape)
-    done = count_done(place)
+    calls, done = place.calls, count_done(place)
     with bar("simulating", calls.budget, progress, done) as report:
-
-        def keep(made: Block, new: int) -> None:
-            place.add(made)
-            report.update(len(made.status), f"{guard.failed + new:,} failed")
-
-        if first and not done:
-            keep(block(0, first, shape), 0)  # the guard has seen them
+        shape, first = place.shape, list[Outcome]()
+        if shape is None:
+            shape, first = source.shape(calls.arguments, calls.budget, guard, SILENT if done else report)
+        place.begin(shape)
+        if first and not count_done(place):
+            place.add(block(0, first, shape))  # guard and report have seen them
         for made in source.blocks(place.missing(), calls.arguments, shape):
-            keep(made, int((made.status != OK).sum()))
+            place.add(made)
+            report.update(len(made.status), f"{guard.failed + int((made.status != OK).sum()):,} failed")
             guard.see(made)
     place.finish()
     guard.finish(place.statuses())

@@ -66,6 +66,17 @@ def test_errors_are_those_that_were_planted(n):
         assert 0 < chance < 0.01 * n
 
 
+@pytest.mark.false_failure(0)
+def test_scores_in_a_plane_can_be_judged():
+    """As a straight line's are where there are more parameters than numbers in x; it was a LinAlgError."""
+    rng = np.random.default_rng(0)
+    u, x = rng.normal(size=(400, 2)), rng.normal(size=400)
+    plane = Scores(np.stack([x, x], axis=1), np.zeros(400))
+    found, chance = difference(plane, plane, u, COVARIANCE, 8)
+    assert (found, chance) == (0.0, 0.0)
+    assert np.isfinite(score_error(plane, u, COVARIANCE, 8).value)
+
+
 def likelihood(spoil=0.0, shift=0.0):
     """What NLE would have trained on x ~ N(u, s² I) in the frame: its networks are noise, or mend a line that is shifted."""
     theta = PRIOR.proposing(FRAME).sample(800, seed=1)

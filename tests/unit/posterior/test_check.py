@@ -66,6 +66,25 @@ def test_known_errors_are_found_within_their_standard_errors(scores):
     assert found.shift_error == pytest.approx(np.sqrt(N / 20_000) * np.ones(2), rel=0.3)
 
 
+class InAPlane(Scores):
+    """Of x = u_1 + u_2 + noise: one number tells of two parameters."""
+
+    def at_pairs(self, x, u):
+        score = (x[:, 0] - u.sum(axis=1, keepdims=True)) * np.ones(2)
+        return Pairs(score, np.full((len(u), 2, 2), -1.0))
+
+
+@pytest.mark.false_failure(0)
+def test_more_parameters_than_numbers_can_be_checked():
+    """Scores in a plane were a LinAlgError, or a matter of rounding."""
+    u = np.random.default_rng(0).standard_normal((1_000, 2))
+    how = Simulating(lambda theta, rng: theta.sum() + rng.normal(size=1), 400, 0, None, False)
+    scores = InAPlane()
+    scores.shape = (1,)
+    found = run_check(scores, X[:, :1], u, how)
+    assert np.isfinite([*found.shift, *found.shift_error, *found.log_width, *found.log_width_error]).all()
+
+
 @pytest.mark.false_failure(1e-6)
 def test_words_say_what_is_wrong():
     scores = Scores(offset=(0.5, 0.0))

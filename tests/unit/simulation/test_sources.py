@@ -160,7 +160,10 @@ def probe(*shapes):
     guard = Guard(1.0, str)
     all_of_them = outcomes(*shapes)
     found = probed_shape(
-        lambda start, theta: all_of_them[start : start + len(theta)], lambda a, b: np.zeros((b - a, 1)), 24, guard
+        lambda start, theta: reversed([*enumerate(all_of_them)][start : start + len(theta)]),
+        lambda a, b: np.zeros((b - a, 1)),
+        24,
+        guard,
     )
     return (*found, guard)
 

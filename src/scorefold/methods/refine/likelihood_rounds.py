@@ -38,6 +38,7 @@ from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior import Prior
 from scorefold.prior.known_by_draws import FEWEST_DRAWS, FEWEST_DRAWS_EACH
 from scorefold.prior.proposal import Proposal
+from scorefold.progress import say, step
 from scorefold.simulation.simulate import simulate
 from scorefold.simulation.simulations import Simulations, split
 from scorefold.types import single_precision
@@ -80,7 +81,8 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
     """Spend the plan's budget in rounds; `known` are simulations that there are already."""
     start, x, plan = job.start, job.x, job.plan
     rounds, left = min(plan.rounds, MOST_ROUNDS), plan.budget
-    before, _ = drawn_by(start, x, (plan.seed, 0))
+    with step("drawing", plan.progress):
+        before, _ = drawn_by(start, x, (plan.seed, 0))
     there = [split(one, 1) for one in (*known, *shared.everything)]
     made: list[Simulations] = []
     done: list[Round] = []
@@ -89,12 +91,14 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         calls = left // (rounds - number + 1)
         left -= calls
         frame = propose("gaussian", before, FRAME, np.zeros(before.shape[1]))
+        say(f"round {number} of {rounds}: {calls:,} of {plan.budget:,} simulations", plan.progress)
         try:
             wanted = shared.left_to_place(calls, frame, start.prior)
             made.append(simulated_around(job, before, wanted, number, int(seeds[0])))
             how = Fitting(int(seeds[1]), number == rounds, deepest_valley(before).separate)
             fitted = fit_in(frame, [*there, *made], job, how)
-            w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
+            with step("drawing", plan.progress):
+                w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
         except KeyboardInterrupt:
             if not done:
                 raise

@@ -49,6 +49,7 @@ from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
+from scorefold.progress import say
 from scorefold.score.correction import Correction
 from scorefold.simulation.simulate import simulate
 from scorefold.simulation.simulations import Simulations, split
@@ -175,6 +176,7 @@ def _by_scores(job: _Job, at: _Progress) -> tuple[list[tuple[str, RefinedPosteri
         region = at.region or _shared_region(job, at) or at.latest.region(plan.proposal, INFLATION[min(number, 2) - 1])
         calls = at.left if last else job.share
         wanted = job.shared.left_to_make(calls, region, job.set_size)
+        say(f"round {number} of at most {plan.rounds}: {calls:,} of {plan.budget:,} simulations", plan.progress)
         fresh, whole_round = _simulate(job, region, wanted, number, int(numbers[0]))
         last = last or not whole_round
         made = _Simulated(region, fresh, pooled(fresh, [*job.known, *at.earlier], region, int(numbers[1])), calls)

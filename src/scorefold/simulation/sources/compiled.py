@@ -13,6 +13,7 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import SimulatorError
+from scorefold.progress import SILENT, Report
 from scorefold.simulation.batched import Batched
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import FAILURES_KEPT, NOT_FINITE, OK, Block, Outcome, not_finite, rounded
@@ -35,7 +36,7 @@ class Compiled:
         self._root = new_key(seed)
         self._function = jax.jit(simulator.function)
 
-    def shape(self, theta: Rows, budget: int, guard: Guard) -> tuple[Shape, list[Outcome]]:
+    def shape(self, theta: Rows, budget: int, guard: Guard, report: Report = SILENT) -> tuple[Shape, list[Outcome]]:
         """The shape of an observation, known before anything runs."""
         dim = theta(0, 1).shape[1]
         keys = jax.eval_shape(_keys, self._root, jax.ShapeDtypeStruct((BATCH,), jnp.int32))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorefold.errors import ScorefoldError, SimulatorError
+from scorefold.progress import SILENT, Report
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.outcome import Block, Outcome, block
 from scorefold.simulation.sources.source import Gaps, Rows, Shape, probed_shape
@@ -42,14 +43,14 @@ class Isolated(NamedTuple):
     executor: Executor
     workers: Workers
 
-    def shape(self, theta: Rows, budget: int, guard: Guard) -> tuple[Shape, list[Outcome]]:
+    def shape(self, theta: Rows, budget: int, guard: Guard, report: Report = SILENT) -> tuple[Shape, list[Outcome]]:
         """The shape of an observation, by simulating."""
-        return probed_shape(self._probe, theta, budget, guard)
+        return probed_shape(self._probe, theta, budget, guard, report)
 
-    def _probe(self, start: int, theta: np.ndarray) -> list[Outcome]:
+    def _probe(self, start: int, theta: np.ndarray) -> Iterator[tuple[int, Outcome]]:
         spans = [(start + row, start + row + 1) for row in range(len(theta))]
-        done = self._scatter(iter(spans), lambda a, b: theta[a - start : b - start], None)
-        return [outcomes[0] for _, outcomes in sorted(done, key=lambda pair: pair[0])]
+        for number, outcomes in self._scatter(iter(spans), lambda a, b: theta[a - start : b - start], None):
+            yield number, outcomes[0]
 
     def blocks(self, gaps: Gaps, theta: Rows, shape: Shape) -> Iterator[Block]:
         """All simulations in the gaps."""
