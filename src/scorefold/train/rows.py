@@ -67,9 +67,21 @@ def few_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
         count, each = len(leaves[0]), max(int(np.prod(leaf.shape[1:])) for leaf in leaves)
         if count * each <= NUMBERS_TOGETHER:
             return jax.vmap(function)(*rows)
-        return jax.lax.map(lambda row: function(*row), rows, batch_size=max(1, NUMBERS_TOGETHER // each))
+        return _in_blocks(jax.vmap(function), rows, count, max(1, NUMBERS_TOGETHER // each))
 
     return over_all
+
+
+def _in_blocks(function: Callable[..., Any], rows: tuple, count: int, size: int) -> Any:
+    """The function of `count` rows, `size` at a time. (`jax.lax.map` with a batch size fails where results have no numbers.)"""
+    whole = count // size * size
+    blocks = jax.tree.map(lambda leaf: leaf[:whole].reshape(count // size, size, *leaf.shape[1:]), rows)
+    made = jax.lax.map(lambda block: function(*block), blocks)
+    made = jax.tree.map(lambda leaf: leaf.reshape(whole, *leaf.shape[2:]), made)
+    if whole == count:
+        return made
+    rest = function(*jax.tree.map(lambda leaf: leaf[whole:], rows))
+    return jax.tree.map(lambda one, two: jnp.concatenate([one, two]), made, rest)
 
 
 def bucket(rows: int) -> int:

@@ -96,3 +96,13 @@ def test_a_few_at_a_time_is_the_same_as_all_at_once(monkeypatch):
     parts = few_at_a_time(one)(jnp.asarray(x), jnp.asarray(u))
     np.testing.assert_array_equal(parts["x"], whole["x"])
     np.testing.assert_allclose(parts["sum"], whole["sum"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [100, 103])
+def test_results_without_numbers_come_a_few_at_a_time_too(count, monkeypatch):
+    """Observations that are counts only leave nothing for a density: an array of no columns."""
+    monkeypatch.setattr(rows, "NUMBERS_TOGETHER", 70)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(count, 7)))
+    empty, first = few_at_a_time(lambda row: (row[7:], row[0]))(x)
+    assert empty.shape == (count, 0)
+    np.testing.assert_array_equal(first, x[:, 0])
