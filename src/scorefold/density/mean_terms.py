@@ -13,6 +13,7 @@ from scorefold.density.cells import Lattice
 from scorefold.density.coordinates import Coordinates
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
+from scorefold.density.local_term import LocalTerm
 from scorefold.density.masked_line import MaskedLine
 from scorefold.density.ratio import Ratio
 from scorefold.density.stacked import each
@@ -45,6 +46,8 @@ class MeanTerms(eqx.Module):
     model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
     lattice: Lattice | None = None
     """Of a likelihood: which numbers are binary or counts."""
+    local: LocalTerm | None = None
+    """A correction around one data set's draws."""
 
     def prepare(self, x: Observation) -> Any:
         """What of one observation does not depend on u, for every member."""
@@ -61,12 +64,15 @@ class MeanTerms(eqx.Module):
 
     def of_member(self, u: Theta, network: Any, x: Any) -> Scalar:
         """The term of one member, whose network and prepared observation these are."""
-        return self._member(network).term(self._seen(u), x)
+        if self.local is None:
+            return self._member(network).term(self._seen(u), x)
+        v = self.local.moved(u)
+        return self._member(network).term(self._seen(v), x) - self.local.taken(v)
 
     @property
     def normalised(self) -> bool:
         """Whether a term and `log_volume` are a log density of x, and a log probability of counts; a ratio is none."""
-        return self.model is Likelihood
+        return self.model is Likelihood and self.local is None
 
     def log_volume(self, x: Observation) -> Scalar:
         """What `term` leaves out of log q(x|u), which all members share."""

@@ -73,7 +73,7 @@ class NLE(Method):
         chains: Chains of NUTS. Default 8.
         warmup: Steps in which a chain finds its step size and metric. Default 300.
         steps: Of variational inference. Default 2,000.
-        training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 10,000 steps.
+        training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 40,000 steps.
         missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
             with `missing=True`. Default False.
 
@@ -107,7 +107,7 @@ class NLE(Method):
     """Steps in which a chain finds its step size and metric."""
     steps: int = 2_000
     """Of variational inference."""
-    training: Training = field(default_factory=lambda: Training(members=3, learning_rates=(1e-3,), steps=10_000))
+    training: Training = field(default_factory=lambda: Training(members=3, learning_rates=(1e-3,), steps=40_000))
     missing: bool = False
     """Numbers of an observation may be missing; `fit` knows from the simulations."""
 

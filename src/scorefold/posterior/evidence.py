@@ -68,6 +68,9 @@ class Offset(NamedTuple):
 class HasLikelihood(Protocol):
     """A posterior by terms that are added up."""
 
+    def refuse_corrected(self) -> None:
+        """A ScorefoldError where the terms are not those that were trained."""
+
     def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
         """What the terms of x leave out, around draws u."""
 
@@ -136,8 +139,8 @@ def evidence(
         An `Evidence`: `log`, its `error`, of which `learned` and `computed` are the parts, and its `kind`.
 
     Raises:
-        ScorefoldError: The posterior has no density, was refined (p(x_j) would be under a proposal), or its prior is known
-            from draws.
+        ScorefoldError: The posterior has no density, was refined (p(x_j) would be under a proposal) or corrected, or its prior
+            is known from draws.
 
     `docs/densities.md` has examples that the tests run.
     """
@@ -146,6 +149,7 @@ def evidence(
     x, seed, options = posterior.checked(x_obs, inputs), settings.seed(seed), posterior._checked_options(Options(prior=prior))
     with single_precision():
         if isinstance(posterior, HasLikelihood):
+            posterior.refuse_corrected()
             return _by_terms(posterior, x, draws, options, seed)
         if not isinstance(posterior, HasSingles) or not posterior.prior.has_density:
             raise ScorefoldError(

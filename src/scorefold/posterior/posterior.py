@@ -276,12 +276,13 @@ class Posterior(Fitted, Densities):
             A posterior of the same kind.
 
         Raises:
-            ScorefoldError: if this is no posterior of composed scores, was corrected before, or the check is of another one.
+            ScorefoldError: if this posterior has no scores or likelihood, was corrected before, or the check is of another one.
 
         `docs/trust.md` has an example that the tests run.
         """
         raise ScorefoldError(
-            f"expected a posterior of composed scores to correct; got one by {type(self.method).__name__}. Use method='f-npse'."
+            f"expected a posterior of scores, a likelihood or a ratio to correct; got one by {type(self.method).__name__}. Use "
+            "method='nle', 'nre', 'f-npse' or 'pf-npse'."
         )
 
     def _checkable(self, x: np.ndarray) -> tuple[Checkable, np.ndarray]:

@@ -9,7 +9,7 @@ data sets move side by side; cores gain nothing by that.
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -17,11 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose.from_proposal import Tilt
+from scorefold.density.local_term import local_term
 from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.errors import Diverged, ScorefoldError, UntrustworthyDraws, closest
 from scorefold.posterior import sum_at_draws
 from scorefold.posterior import sum_of_terms as sums
 from scorefold.posterior.asked import Asked, asked_of, on_device, ratio_of, tilt_of
+from scorefold.posterior.check import Check
 from scorefold.posterior.densities import Summits
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.evidence import Offset
@@ -29,7 +31,7 @@ from scorefold.posterior.how_long import Effort
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.member_evidence import ByMember, of_terms
-from scorefold.posterior.pair_moments import Pairs
+from scorefold.posterior.pair_moments import Pairs, left_over
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -49,6 +51,7 @@ from scorefold.sample.tempered import (
 )
 from scorefold.sample.tempered import judged as judged_clouds
 from scorefold.sample.variational import LARGEST_TAIL_SHAPE, VariationalInfo, variational_draws
+from scorefold.score.local_mean import LocalMean
 from scorefold.train.rows import bucket
 from scorefold.train.training import History
 from scorefold.types import Cloud, Float, Key, draw_key, draw_keys
@@ -86,6 +89,10 @@ class SummedPosterior(Posterior):
     """So many of its numbers are binary or counts, to which a likelihood gives probabilities."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
+    local: LocalMean | None = None
+    """A correction of the terms around one data set's draws, where it was checked and corrected."""
+    corrected_for: int = 0
+    """How many observations that data set has."""
     made: Made | None = None
 
     options: ClassVar[tuple[str, ...]] = ("sampler", "chains", "prior", "given")
@@ -98,8 +105,24 @@ class SummedPosterior(Posterior):
         return (about.method.skeleton(about),)
 
     def fault(self) -> str:
-        """A curve for other parameters."""
+        """A curve for other parameters, or a correction for no observations."""
+        if (self.local is None) != (self.corrected_for < 1):
+            return "a correction and the number of observations that it is for should come together"
         return "" if self.reach is None else self.reach.misfit(self.prior.dim)
+
+    @property
+    def added(self) -> Terms:
+        """The terms that are added up: those that were trained, corrected where they were checked."""
+        if self.local is None:
+            return self.terms
+        assert isinstance(self.terms, MeanTerms)
+        return replace(self.terms, local=local_term(self.local, self.corrected_for))
+
+    def corrected(self, check: Check) -> "SummedPosterior":
+        """As `Posterior.corrected` says."""
+        if self.local is not None:
+            raise ScorefoldError("expected a posterior that was not corrected before; correct the one that this came from")
+        return replace(self, local=check.correction_for(self.prior, self.shape), corrected_for=check.n)
 
     def draw(self, x: np.ndarray, draws: int, seed: tuple[int, int], options: Options = AS_THE_METHOD_SAYS) -> Drawn:
         """By the method's sampler and number of chains, or those asked for; what another prior or given values change joins the
@@ -113,7 +136,7 @@ class SummedPosterior(Posterior):
                 f"expected sampler='smc' under a prior that ends inside the support of the one that was simulated from; got "
                 f"{sampler!r}, which cannot do with edges."
             )
-        data, dim = (self.terms, *sums.counted(x), self._tilt), asked.free(self.prior.dim)
+        data, dim = (self.added, *sums.counted(x), self._tilt), asked.free(self.prior.dim)
         v: np.ndarray
         info: SummedInfo
         if sampler == "smc":
@@ -143,7 +166,7 @@ class SummedPosterior(Posterior):
         by_volume = on_device(volume(self.prior)) if of_theta else None
 
         def uphill(u: Any, power: float) -> tuple[Cloud, Any]:
-            data = (self.terms, different, power * times, self._tilt)
+            data = (self.added, different, power * times, self._tilt)
             return sums.climbed(jnp.asarray(u, jnp.float32), (data, asked), by_volume)
 
         found = [uphill(u, 1.0)]
@@ -173,6 +196,7 @@ class SummedPosterior(Posterior):
 
     def log_likelihoods(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """log q(x_j|u) of every observation at every point, (points, n)."""
+        self.refuse_corrected()
         if not getattr(self.terms, "normalised", False):
             raise ScorefoldError(
                 f"expected a posterior with a likelihood; {type(self.method).__name__} knows the ratio p(x|θ) / p(x) only. Use "
@@ -180,10 +204,18 @@ class SummedPosterior(Posterior):
             )
         return self.each_term(x, u) + np.asarray(sums.volumes(self.terms, jnp.asarray(x, jnp.float32)), np.float64)
 
+    def refuse_corrected(self) -> None:
+        """A ScorefoldError where the terms are not those that were trained."""
+        if self.local is not None:
+            raise ScorefoldError(
+                "expected a posterior as it was trained; got a corrected one, whose terms are no densities of an observation. "
+                "Ask the one that it came from."
+            )
+
     def each_term(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The learned term of every observation at every point, (points, n)."""
         at = jnp.asarray(np.resize(u, (max(16, bucket(len(u))), u.shape[1])), jnp.float32)
-        return np.asarray(sums.each_term(self.terms, sums.padded(x), at), np.float64)[: len(u), : len(x)]
+        return np.asarray(sums.each_term(self.added, sums.padded(x), at), np.float64)[: len(u), : len(x)]
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """By the gradients of each member's sum at some of the draws."""
@@ -195,9 +227,10 @@ class SummedPosterior(Posterior):
             return Doubts(f"{len(u)} draws are too few to tell")
         some = u[:: -(-len(u) // self._judged(len(x)))]  # chains lie one after the other
         found = by_scores(self._member_scores(x, some, options), some, self.prior.from_normal(some))
+        error = None if self.local is None else left_over(self.local, len(x), some, self.prior.from_normal(some), found)
         if self.reach is None:
-            return Doubts(found)
-        return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(self.terms.standardize, x, u))
+            return Doubts(found, error=error)
+        return Doubts(found, self.reach.floor(len(x), u), self.reach.strangeness(self.terms.standardize, x, u), error)
 
     def _judged(self, n: int) -> int:
         """Draws at which members are compared."""
@@ -223,7 +256,7 @@ class SummedPosterior(Posterior):
 
     def by_member(self, x: np.ndarray, u: np.ndarray) -> Float[np.ndarray, "members draws"]:
         """Every member's own log density at draws u, up to the same constant; a single one where there is no ensemble."""
-        at, terms = jnp.asarray(np.resize(u, (bucket(len(u)), u.shape[1])), jnp.float32), self.terms
+        at, terms = jnp.asarray(np.resize(u, (bucket(len(u)), u.shape[1])), jnp.float32), self.added
         if not isinstance(terms, MeanTerms):
             return self.log_density(x, u)[None]
         values = sums.values_by_member(terms, *sums.counted(x), at)
@@ -231,12 +264,12 @@ class SummedPosterior(Posterior):
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """The gradients of the terms of single observations x (pairs, 1, features), each at its own u, with derivatives."""
-        score, jacobian = sums.at_pairs(self.terms, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
+        score, jacobian = sums.at_pairs(self.added, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
         return Pairs(np.asarray(score, np.float64), np.asarray(jacobian, np.float64))
 
     def paired_scores(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The gradients (pairs, dim) of the terms of observations x (pairs, features), each at its own u."""
-        found = sums.paired_scores(self.terms, jnp.asarray(x, jnp.float32), jnp.asarray(u, jnp.float32))
+        found = sums.paired_scores(self.added, jnp.asarray(x, jnp.float32), jnp.asarray(u, jnp.float32))
         return np.asarray(found, np.float64)
 
     @property
@@ -268,7 +301,7 @@ class SummedPosterior(Posterior):
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
             rows = np.minimum(np.arange(start, start + together), len(x) - 1)
-            data = (self.terms, padded[rows], sums.times_padded(np.ones(x.shape[1])), self._tilt)
+            data = (self.added, padded[rows], sums.times_padded(np.ones(x.shape[1])), self._tilt)
             if sampler == "smc":
                 made: Any = jax.tree.map(np.asarray, sum_at_draws.clouds_of_many(data, self.prior.dim, clouds, keys[rows]))
             else:
@@ -295,7 +328,7 @@ class SummedPosterior(Posterior):
         return tilt_of(self.prior.proposal)
 
     def _whole(self, x: np.ndarray) -> sum_at_draws.Sum:
-        return sum_at_draws.prepared(self.terms, *sum_at_draws.roomy(x), self._tilt)
+        return sum_at_draws.prepared(self.added, *sum_at_draws.roomy(x), self._tilt)
 
     def _chains(self, dim: int, number: int, draws: int) -> Chains:
         return Chains(dim, number, Length(self.method.warmup, chain_length(draws, number)))

@@ -52,12 +52,19 @@ def _without_changing_noise(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"changing": False} if found.get(IS) == "NLE" else found
 
 
+def _without_corrected_likelihoods(found: dict[str, Any]) -> dict[str, Any]:
+    """A model of version 7, when only scores could be corrected, in version 8."""
+    summed = {"prior", "method", "history", "shape", "inputs", "whole", "reach"} <= set(found)
+    return found | {"local": None, "corrected_for": 0} if summed else found
+
+
 CHANGES: dict[int, Change] = {
     3: _without_inputs,
     4: _from_version_4,
     5: _without_straightening,
     6: _without_changing_noise,
+    7: _without_corrected_likelihoods,
 }
-FORMAT = model.Format("scorefold model", 7, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
+FORMAT = model.Format("scorefold model", 8, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
 """Of a folder with a posterior. A new version gets a change that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

@@ -13,8 +13,8 @@ NOT_SETTLED = (
 BY_TRUST = {
     "good": "The draws think well of themselves. Before you rely on them, check the calibration: scorefold diagnose, or "
     "sf.diagnose.",
-    "usable": "For means within a fraction of an sd this is enough. For more, measure the error (posterior.check) and, of "
-    "composed scores, subtract it (posterior.corrected), or simulate where the posterior is: --rounds 4 here, posterior.refine "
+    "usable": "For means within a fraction of an sd this is enough. For more, measure the error (posterior.check) and "
+    "subtract it (posterior.corrected), or simulate where the posterior is: --rounds 4 here, posterior.refine "
     "in Python.",
     "not to be trusted": "Do not use these draws yet. Where the posterior is much narrower than the prior, simulate where it "
     "is: --rounds 4 here, posterior.refine in Python. Otherwise simulate more, or train longer.",
@@ -22,7 +22,7 @@ BY_TRUST = {
 }
 BY_CHECK = {
     "good": "These draws can be used, within the standard errors above; four times as many simulator calls halve them.",
-    "else": "Of composed scores the errors that were found can be taken away: scorefold check --save, or "
+    "else": "The errors that were found can be taken away: scorefold check --save, or "
     "posterior.corrected(check). Simulations where the posterior is remove their cause: scorefold refine, or posterior.refine.",
 }
 FEW = 0.1

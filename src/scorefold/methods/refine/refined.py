@@ -132,7 +132,6 @@ class RefinedPosterior(Posterior):
     def corrected(self, check: Check) -> "RefinedPosterior":
         """As `Posterior.corrected` says."""
         local = self.local.corrected(check)
-        assert isinstance(local, ComposedPosterior)
         return replace(self, local=local)
 
     def _checkable(self, x: np.ndarray) -> tuple[ComposedPosterior | SummedPosterior, np.ndarray]:
