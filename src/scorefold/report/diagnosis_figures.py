@@ -77,7 +77,7 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
 
 
 def coverage(uniformity: Any, names: Sequence[str], title: str = "", sides: tuple[str, str] = CONFIDENCE) -> Figure:
-    """Coverage against the level that was claimed, with the band; `sides` say what it is to be below the diagonal, and above."""
+    """Coverage against the level that was claimed, with the band; `sides` say what lies below the diagonal, and above."""
     at = np.concatenate([[0], uniformity.at, [1]])
     figure = figure_of(4.6, 4.9)
     axes = figure.add_subplot()
