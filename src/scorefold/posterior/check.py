@@ -322,10 +322,8 @@ def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Gen
 
 def _level(shift: np.ndarray, log_width: np.ndarray) -> int:
     """The place among `VERDICTS` of shifts and log widths."""
-    sizes = np.abs(shift).max(), np.abs(log_width).max()
-    return max(
-        int(np.searchsorted(limits, size, "right")) for limits, size in zip((SHIFTS, np.log(WIDTHS)), sizes, strict=True)
-    )
+    by_shift = int(np.searchsorted(SHIFTS, np.abs(shift).max(), "right"))
+    return max(by_shift, int(np.searchsorted(np.log(WIDTHS), np.abs(log_width).max(), "right")))
 
 
 def _beyond_chance(found: np.ndarray, error: np.ndarray) -> np.ndarray:

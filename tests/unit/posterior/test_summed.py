@@ -61,9 +61,8 @@ def test_a_check_sees_how_scores_bend_at_kinks():
 def test_smooth_scores_bend_as_their_derivatives_say():
     u, x = np.random.default_rng(0).normal(size=(2, 50, 2))
     found = summed(Exact()).at_pairs(x[:, None], u)
-    np.testing.assert_allclose(
-        found.jacobian, np.broadcast_to(-np.diag(1 / np.array(VARIANCES)), (50, 2, 2)), rtol=1e-3, atol=1e-4
-    )
+    right = np.broadcast_to(-np.diag(1 / VARIANCES), (50, 2, 2))
+    np.testing.assert_allclose(found.jacobian, right, rtol=1e-3, atol=1e-4)
 
 
 def observed(n):
