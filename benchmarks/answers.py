@@ -2,6 +2,7 @@
 
     python benchmarks/answers.py                             # all parts; results are added to benchmarks/results/answers.jsonl
     python benchmarks/answers.py other_prior --tasks sir --seeds 0
+    python benchmarks/answers.py evidence --keep trained     # posteriors that are in this folder are not trained again
     python benchmarks/answers.py --table                     # the table of docs/densities.md, from the results that are there
 
 Every posterior is trained as by default on 10,000 simulations, except where a part says otherwise:
@@ -13,7 +14,8 @@ Every posterior is trained as by default on 10,000 simulations, except where a p
 - evidence: gaussian and mixture at n = 1 and 30, by the default method (a likelihood); `off` in nat, `error` as stated;
 - other_prior: gaussian and sir at n = 8, in the N(0, I) space of the prior: half as wide and one sd away (`moderate`), beside
   a posterior trained under that prior; half as wide and three sd away (`far`) or nine (`beyond`), to be warned of and refused.
-  `own` is the first posterior under its own prior, for the same observations;
+  `own` is the first posterior under its own prior, for the same observations; `reweighed` is C2ST between draws under the
+  other prior and the first posterior's own draws picked by the ratio of the priors, which is what the change itself adds;
 - missing: gaussian at n = 30 with 30 % of the numbers missing, by the default method and by NLE.
 
 Data sets are not those that anything was chosen on: their seeds begin at 700. Times are processor seconds of this process.
@@ -24,6 +26,7 @@ import functools
 import json
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,7 @@ from scipy import stats
 
 import scorefold as sf
 from answers_table import table
-from exact_answers import GAUSSIAN, MIXTURE, SIR, ExactTerms, exact_draws, exact_evidence, highest, other_prior_of
+from exact_answers import GAUSSIAN, MIXTURE, SIR, ExactTerms, exact_draws, exact_evidence, highest, other_prior_of, picked
 from scorefold import tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.noise import LEAST_NOISE
@@ -55,6 +58,8 @@ SETTLED = FlowInfo(0.0, converged=True, diverged=False)
 """Of exact draws."""
 PRIORS = {"moderate": 1.0, "far": 3.0, "beyond": 9.0}
 """How many sd from the first prior's middle; half as wide."""
+OWN_DRAWS = 2_000
+"""Under the first prior, to be picked by the ratio of the priors."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ class Asked:
     tasks: tuple[str, ...]
     data_sets: int
     out: Path
+    keep: Path | None = None
+    """Where trained posteriors lie."""
 
     def say(self, part: str, **found: Any) -> None:
         """One line of JSON."""
@@ -80,11 +87,25 @@ class Asked:
 
 
 @functools.cache
-def fitted(name: str, prior: str, seed: int) -> Any:
+def fitted(name: str, prior: str, seed: int, keep: Path | None) -> Any:
     """By the default method, under the task's own prior or another one."""
     task = tasks.get(name)
     law = task.prior if prior == "own" else other_prior_of(task, PRIORS[prior])
-    return sf.fit(sf.simulate(law, task.simulator, BUDGET, seed=seed), seed=seed)
+    return kept(f"{name}-{prior}-{seed}", keep, lambda: sf.fit(sf.simulate(law, task.simulator, BUDGET, seed=seed), seed=seed))
+
+
+def kept(name: str, keep: Path | None, train: Callable[[], Any]) -> Any:
+    """A posterior from the folder of those that are kept, or trained now."""
+    folder = None if keep is None else keep / name
+    if folder is not None and folder.is_dir():
+        return sf.load(folder)
+    began = time.process_time()
+    posterior = train()
+    print(f"# trained {name} in {time.process_time() - began:.0f} processor seconds", flush=True)
+    if folder is not None:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        posterior.save(folder)
+    return posterior
 
 
 def other_prior(asked: Asked) -> None:
@@ -96,13 +117,13 @@ def other_prior(asked: Asked) -> None:
                     other = other_prior_of(task, shift)
                     theta, rng = other.sample(1, seed=i)[0], np.random.default_rng(i)
                     x = np.stack([task.numpy_simulator(theta, rng) for _ in range(8)])
-                    found = under_other(task, seed, x, word, i)
+                    found = under_other(asked, task, seed, x, word, i)
                     asked.say("other_prior", task=task.name, prior=word, n=8, seed=seed, data=i, **found)
 
 
-def under_other(task: Any, seed: int, x: np.ndarray, word: str, i: int) -> dict[str, Any]:
+def under_other(asked: Asked, task: Any, seed: int, x: np.ndarray, word: str, i: int) -> dict[str, Any]:
     """What one posterior says of one data set, and whether it warned or refused."""
-    first, other = fitted(task.name, "own", seed), other_prior_of(task, PRIORS[word])
+    first, other = fitted(task.name, "own", seed, asked.keep), other_prior_of(task, PRIORS[word])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -110,13 +131,23 @@ def under_other(task: Any, seed: int, x: np.ndarray, word: str, i: int) -> dict[
         except sf.errors.ScorefoldError as error:
             return {"said": "refused", "words": str(error)}
     words = [str(one.message) for one in said if "other prior" in str(one.message)]
-    exact = exact_draws(task, x, other, PRIORS[word], i)
-    found = {"changed": c2st(draws.theta, exact, seed=0), "trust": draws.trust.verdict, "said": "warned" if words else ""}
+    right = exact_draws(task, x, other, PRIORS[word], i)
+    found = {"changed": c2st(draws.theta, right, seed=0), "trust": draws.trust.verdict, "said": "warned" if words else ""}
     if word == "moderate":
-        trained, own = fitted(task.name, word, seed).sample(x, 1_000), first.sample(x, 1_000)
-        found["trained under it"] = c2st(trained.theta, exact, seed=0)
-        found["own"] = c2st(own.theta, task.reference(x, 1_000, i), seed=0)
+        trained, own = fitted(task.name, word, seed, asked.keep).sample(x, 1_000), first.sample(x, OWN_DRAWS)
+        ratio = other.log_prob(own.theta) - task.prior.log_prob(own.theta)
+        some = min(1_000, int(worth(ratio)) // 2)  # few are there twice
+        weighed = picked(own.theta, ratio, np.random.default_rng(i), some)
+        found["trained under it"] = c2st(trained.theta, right, seed=0)
+        found["own"] = c2st(own.theta[:1_000], task.reference(x, 1_000, i), seed=0)
+        found["reweighed"], found["compared"] = c2st(draws.theta[:some], weighed, seed=0), some
     return found
+
+
+def worth(log_ratio: np.ndarray) -> float:
+    """How many draws those weighed by a ratio count for."""
+    weights = np.exp(log_ratio - log_ratio.max())
+    return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
 def exact(asked: Asked) -> None:
@@ -140,7 +171,7 @@ def evidence(asked: Asked) -> None:
             for n in (1, 30):
                 for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                     x = np.asarray(task.observe(n, i)[1], np.float64)
-                    found = sf.evidence(fitted(task.name, "own", seed), x)
+                    found = sf.evidence(fitted(task.name, "own", seed, asked.keep), x)
                     parts = {"error": found.error, "learned": found.learned, "computed": found.computed}
                     off = found.log - exact_evidence(task, x)
                     asked.say("evidence", task=task.name, n=n, seed=seed, data=i, off=off, **parts)
@@ -184,7 +215,9 @@ def missing(asked: Asked) -> None:
     for seed in asked.seeds:
         sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET, missing=True, seed=seed)
         for method in (None, "nle"):
-            posterior = sf.fit(sims, **({} if method is None else {"method": method}), seed=seed)
+            how = {} if method is None else {"method": method}
+            train = functools.partial(sf.fit, sims, **how, seed=seed)
+            posterior = kept(f"gaussian-missing-{method or 'default'}-{seed}", asked.keep, train)
             for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                 rng = np.random.default_rng(i)
                 x = np.asarray(GAUSSIAN.observe(30, i)[1])
@@ -206,9 +239,10 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--data-sets", type=int, default=3, help="of each kind")
     parser.add_argument("--out", type=Path, default=RESULTS, help="a file that a line of JSON is added to for each result")
+    parser.add_argument("--keep", type=Path, help="a folder for trained posteriors; none is kept by default")
     parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
-    asked = Asked(tuple(given.seeds), tuple(given.tasks), given.data_sets, given.out)
+    asked = Asked(tuple(given.seeds), tuple(given.tasks), given.data_sets, given.out, given.keep)
     warnings.simplefilter("ignore")
     for part in () if given.table else given.parts or PARTS:
         PARTS[part](asked)

@@ -1,7 +1,8 @@
 """The table of docs/densities.md, from the lines that `answers.py` has written."""
 
 import json
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,19 @@ def _other_priors(lines: Lines) -> list[tuple[str, str]]:
         if all(word == "refused" for word in said):
             rows.append((what, "refused"))
             continue
-        found = f"C2ST {_mean(some, 'changed')}"
+        found = f"C2ST {_with_spread(line['changed'] for line in some)}"
         if prior == "moderate":
-            found += f"; trained under it {_mean(some, 'trained under it')}; under the first prior {_mean(some, 'own')}"
+            found += f"; {_beside_trained(some)}"
         rows.append((what, f"{found}; warned of in {said.count('warned')} of {len(some)}"))
     return rows
+
+
+def _beside_trained(lines: Lines) -> str:
+    """Next to a posterior trained under the other prior, and to the first one's own draws."""
+    apart = _with_spread((line["changed"] - line["trained under it"] for line in lines), "+")
+    trained, itself = (_with_spread(line[key] for line in lines) for key in ("trained under it", "reweighed"))
+    own = _mean(lines, "own")
+    return f"trained under it {trained}; difference {apart}; the change itself {itself}; under the first prior {own}"
 
 
 WORDS = {
@@ -108,6 +117,13 @@ def _missing(lines: Lines) -> list[tuple[str, str]]:
 def _runs(lines: Lines) -> str:
     seeds, sets = (len({line[key] for line in lines}) for key in ("seed", "data"))
     return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data set{'s' if sets > 1 else ''}"
+
+
+def _with_spread(values: Iterable[float], sign: str = "") -> str:
+    """The mean, and its standard error by how much runs differ."""
+    each = list(values)
+    error = f" ± {statistics.stdev(each) / len(each) ** 0.5:.3f}" if len(each) > 1 else ""
+    return f"{statistics.mean(each):{sign}.3f}{error}"
 
 
 def _mean_of(lines: Lines, of: Callable[[dict], float]) -> float:

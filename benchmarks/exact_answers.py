@@ -25,10 +25,10 @@ def other_prior_of(task: Any, shift: float) -> sf.Prior:
     return sf.Prior(dict(zip(task.prior.names, laws, strict=True)))
 
 
-def picked(theta: np.ndarray, log_ratio: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """1,000 draws weighed by a ratio of priors."""
+def picked(theta: np.ndarray, log_ratio: np.ndarray, rng: np.random.Generator, number: int = 1_000) -> np.ndarray:
+    """So many draws, picked by a ratio of priors."""
     weights = np.exp(log_ratio - log_ratio.max())
-    return theta[rng.choice(len(theta), 1_000, p=weights / weights.sum())]
+    return theta[rng.choice(len(theta), number, p=weights / weights.sum())]
 
 
 def exact_draws(task: Any, x: np.ndarray, other: sf.Prior, shift: float, seed: int) -> np.ndarray:

@@ -27,7 +27,9 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 def single_precision() -> AbstractContextManager[Any]:
-    """In which JAX computes as it does by default, whatever `jax_enable_x64` says: what networks are trained and used in."""
+    """A context in which JAX computes as it does by default, whatever `jax_enable_x64` says: networks are trained and used in
+    it.
+    """
     return jax.enable_x64(False)
 
 

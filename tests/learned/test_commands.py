@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 import scorefold as sf
 from scorefold import methods, tasks
-from scorefold.app.cli import app
 
 pytestmark = pytest.mark.full  # test_model_commands.py is shorter
 
@@ -16,11 +15,6 @@ PICTURES = {"corner.png", "training.png", "sampler.png", "predictive.png", "sequ
 FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}
 TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
 SMALL = {"--budget": "2000", "--n": "5", "--draws": "100", "--seed": "3"}
-
-
-def call(*argv):
-    """The command in this process, on a wide terminal."""
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 def small(out, **changes):

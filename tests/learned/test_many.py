@@ -41,7 +41,7 @@ def test_a_seed_for_each_data_set_in_one_program(posterior):
 
 
 def test_their_number_changes_nothing_and_compiles_nothing(posterior, monkeypatch):
-    monkeypatch.setattr(composed, "TOGETHER", 4 * 128)
+    monkeypatch.setattr(composed, "DRAWS_TOGETHER", 4 * 128)
     six = posterior.sample_many(X, draws=100, seed=6)
     before = clouds.draw_many._cached._cache_size()
     one, three = (posterior.sample_many(X[:count], draws=100, seed=6) for count in (1, 3))

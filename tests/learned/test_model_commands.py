@@ -4,11 +4,10 @@ import signal
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 import scorefold as sf
 from scorefold import methods
-from scorefold.app.cli import app
 from scorefold.errors import ScorefoldWarning
 from scorefold.train import checkpoint
 
@@ -25,10 +24,6 @@ budget = 400
 workers = 0
 store = "sims"
 """
-
-
-def call(*argv):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 @pytest.fixture(scope="module")

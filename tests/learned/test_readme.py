@@ -158,10 +158,11 @@ def test_diagnostics(tmp_path, monkeypatch, given):
 
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")  # of tiny networks, and ArviZ's own
-def test_densities(tmp_path, monkeypatch, given):
+def test_densities(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = run("docs/densities.md", dict(given))
+    names = run("docs/densities.md", {})
     assert names["draws"].theta.shape == (1_000, 2)
+    assert (names["held"]["cv"] == 0.5).all()
     assert np.isnan(names["x_holes"]).any()
     assert "log_likelihood" in names["inference"].groups()
 

@@ -16,8 +16,9 @@ from linear_gaussian import COUNT, GRID, MEMBERS, SHAPE, UNIT, as_cases, linear_
 
 from scorefold import tasks
 from scorefold.errors import ScorefoldError, ScorefoldWarning
-from scorefold.score.denoising import Fixed, case_loss, score_objective
+from scorefold.score.denoising import case_loss, score_objective
 from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.score.fixed import Fixed
 from scorefold.score.gaussian_base import fit_gaussian_base
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
 from scorefold.score.standardize import fit_standardize

@@ -15,9 +15,8 @@ import scorefold as sf
 from scorefold.noise import levels
 from scorefold.posterior.composed import ComposedPosterior
 from scorefold.posterior.reach import fit_reach
-from scorefold.score.correction import Correction
+from scorefold.score.correction import Correction, knots_of
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.score.fit_correction import knots_of
 from scorefold.score.gaussian_base import fit_gaussian_base
 from scorefold.score.network import ScoreNetwork
 from scorefold.score.standardize import fit_standardize, standardized

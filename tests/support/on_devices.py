@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 import scorefold as sf
-from scorefold.train import devices
+from scorefold.train import rows
 
 SMALL = {"learning_rates": (1e-3,), "members": 3, "steps": 50, "weight_decay": 0.1}
 SAMPLER = sf.samplers.Langevin(levels=10, steps=2)
@@ -26,8 +26,8 @@ def main(path):
     prior = sf.Prior({"a": stats.norm(0, 1), "b": stats.uniform(0, 2)})
     sims = sf.simulate(prior, simulator, 200, seed=1)
     method = sf.NPSE(width=8, depth=1, T=40, sampler=SAMPLER, rule="tempered", training=sf.Training(**SMALL))
-    found, mesh, used = {"devices": jax.local_device_count()}, devices._mesh, {1}
-    devices._mesh = lambda number: used.add(number) or mesh(number)
+    found, mesh, used = {"devices": jax.local_device_count()}, rows._mesh, {1}
+    rows._mesh = lambda number: used.add(number) or mesh(number)
     for seed, one in enumerate(sf.fit_many([sims, sims], method, seeds=[0, 1])):
         found[f"losses {seed}"] = one.history.validation
     posterior = sf.fit(sims, method, seed=2)

@@ -139,3 +139,30 @@ def test_help_does_not_load_jax(argument):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+MOST_LINES, MOST_ARGUMENTS = 60, 7
+"""Of a function, its docstring included; a random key is not counted."""
+ASKED_BY_NAME = {
+    "diagnostics/compare.py": ("compare",),
+    "diagnostics/diagnose.py": ("diagnose",),
+    "methods/smc_abc.py": ("smc_abc",),
+    "posterior/posterior.py": ("sample", "sample_many", "refine"),
+    "simulation/simulate.py": ("simulate",),
+    "simulation/simulations.py": ("__new__",),
+}
+"""What users call by keyword: each argument is a question of its own, with a default. Those of commands are options."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_functions_are_short_and_ask_for_little(path):
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    assert not [one.name for one in functions if one.end_lineno - one.lineno >= MOST_LINES]
+    if path.parent.name == "commands":
+        return
+    many = []
+    for one in functions:
+        given = one.args.posonlyargs + one.args.args + one.args.kwonlyargs
+        asked = [arg for arg in given if arg.arg not in ("self", "cls", "key")]
+        many += [one.name] if len(asked) > MOST_ARGUMENTS else []
+    assert sorted(many) == sorted(ASKED_BY_NAME.get(path.relative_to(ROOT).as_posix(), ()))

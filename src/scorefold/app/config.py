@@ -39,13 +39,13 @@ from scorefold.settings import whole
 if TYPE_CHECKING:
     from scorefold.prior import Prior
 
-LEAST = {
+REQUIRED = {
     "prior": "a distribution for each parameter",
     "simulator": 'function = "module:function"',
     "simulate": "a budget, such as budget = 10_000, at least",
 }
 """The tables, and what each must hold."""
-TABLES = tuple(LEAST)
+TABLE_NAMES = tuple(REQUIRED)
 SIMULATE: dict[str, tuple[type, ...]] = {
     "budget": (int,),
     "set_size": (int,),
@@ -61,7 +61,7 @@ SIMULATE: dict[str, tuple[type, ...]] = {
     "missing": (bool,),
 }
 """The arguments of `sf.simulate` and of `sf.Workers` that a file may set."""
-KINDS = {int: "a whole number", str: "text in quotes", list: "a list of names", bool: "true or false"}
+TYPES_IN_WORDS = {int: "a whole number", str: "text in quotes", list: "a list of names", bool: "true or false"}
 WORKERS = {"workers": "count", "timeout": "timeout", "memory": "memory", "max_failures": "max_failures"}
 """Those that are settings of `sf.Workers`, with their names there."""
 
@@ -150,11 +150,11 @@ def read(path: str | Path) -> Config:
         raise ScorefoldError(f"expected a TOML file at {path}; got {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ScorefoldError(f"expected TOML in {path}; got {error}") from error
-    _keys(content, TABLES, f"{path}", "table")
-    for name in TABLES:
+    _keys(content, TABLE_NAMES, f"{path}", "table")
+    for name in TABLE_NAMES:
         if not isinstance(content.get(name), dict):
             found = f"got {content[name]!r:.60}" if name in content else "there is none"
-            raise ScorefoldError(f"{path}: expected a table [{name}], with {LEAST[name]}; {found}")
+            raise ScorefoldError(f"{path}: expected a table [{name}], with {REQUIRED[name]}; {found}")
     _keys(content["simulator"], ("function",), f"[simulator] in {path}", "key")
     function = content["simulator"].get("function")
     if not isinstance(function, str) or not all(part for part in (*function.partition(":")[::2],)):
@@ -164,7 +164,7 @@ def read(path: str | Path) -> Config:
     settings = {key: whole(value) if SIMULATE[key] == (int,) else value for key, value in settings.items()}
     for key, value in settings.items():
         if not isinstance(value, SIMULATE[key]) or isinstance(value, bool) is not (SIMULATE[key] == (bool,)):
-            kind = KINDS.get(SIMULATE[key][-1], "a number")
+            kind = TYPES_IN_WORDS.get(SIMULATE[key][-1], "a number")
             raise ScorefoldError(f"[simulate] in {path}: expected {key} to be {kind}; got {value!r}")
     if "budget" not in settings:
         raise ScorefoldError(f"[simulate] in {path}: expected a budget, the number of simulator calls; got none")

@@ -1,7 +1,10 @@
 """Which Python and which JAX scorefold works with: said when it is imported, not deep inside a first fit.
 
-`importlib.metadata` reads JAX's version from its files, so that `import scorefold` stays quick.
+`importlib.metadata` reads JAX's version from its files, so that `import scorefold` stays quick. What is imported before
+the check must itself run on Pythons that are refused: 3.8 and 3.9 cannot evaluate the annotations below.
 """
+
+from __future__ import annotations
 
 import re
 import sys

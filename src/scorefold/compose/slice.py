@@ -51,5 +51,5 @@ class Slice(eqx.Module):
         return jnp.sqrt(level.gamma) * self.origin + v @ self.free.T
 
     def back(self, v: Along) -> Cloud:
-        """The same without noise."""
+        """The points of the plane with these coordinates, without noise."""
         return self.origin + v @ self.free.T

@@ -28,7 +28,7 @@ from scorefold.density.masked_line import MaskedLine
 from scorefold.density.scales import Scales
 from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
-from scorefold.train.together import few_at_a_time
+from scorefold.train.rows import few_at_a_time
 from scorefold.types import QUICKLY, Array, Float, Key, Observation, Scalar, Theta
 
 HALVINGS = 24

@@ -23,7 +23,7 @@ from scorefold.density.masked_line import MaskedLine
 from scorefold.score.embedding import Embedding, Trainable, build, joined, with_channels
 from scorefold.score.resmlp import Linear, ResMLP
 from scorefold.score.standardize import Standardize
-from scorefold.train.together import few_at_a_time
+from scorefold.train.rows import few_at_a_time
 from scorefold.train.training_set import Cases
 from scorefold.types import QUICKLY, Array, Float, Key, Observation, Scalar, Theta
 

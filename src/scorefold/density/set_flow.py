@@ -20,7 +20,7 @@ from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.masked_base import MaskedBase
 from scorefold.score.resmlp import ResMLP
 from scorefold.score.standardize import Standardize
-from scorefold.train.together import few_at_a_time
+from scorefold.train.rows import few_at_a_time
 from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Float, Int, Key, Observation, Scalar, Theta
 

@@ -25,7 +25,7 @@ from scorefold.density.coordinates import Choices, Coordinates, at, choices
 from scorefold.density.scales import MOST_FEATURES, mean_log_density
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, fit_standardize, plain, standardized
-from scorefold.train.together import few_at_a_time
+from scorefold.train.rows import few_at_a_time
 from scorefold.types import QUICKLY, Array, Float
 
 PASSES = 3

@@ -111,8 +111,10 @@ class Comparison:
         return table(self.summary())
 
     def summary(self) -> dict[str, Any]:
-        """Everything that was found, as strict JSON can hold it: settings, the numbers of every posterior and the verdict.
-        `write` puts it into comparison.json.
+        """Everything that was found, for a file; `write` puts it into comparison.json.
+
+        Returns:
+            What strict JSON can hold: the settings, the numbers of every posterior, and the verdict.
         """
         return {
             "n": self.n,

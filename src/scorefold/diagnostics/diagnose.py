@@ -55,16 +55,15 @@ def diagnose(
     Args:
         posterior: what `sf.fit` or `posterior.refine` returned. It is drawn from with its own rule and sampler; for others,
             pass `posterior.using(rule="gauss", sampler="ddim")`.
-        simulator: the simulator that it was trained on.
+        simulator: the one that it was trained on.
         n: observations in every data set; with `x_obs`, its length is taken.
         sims: data sets to simulate, 20 or more, with `x_obs` 40 or more. More of them show smaller errors.
         draws: posterior draws given each data set, 20 or more.
         seed: of the data sets and the draws.
         x_obs: your observations (n, …). Then the diagnosis also says whether they are like anything simulated, which of them
             move the posterior, and whether the posterior is right for them in particular.
-        log_likelihood: log_likelihood(theta, x) of one observation, in JAX, where it is known; log_likelihood(theta, x, inputs)
-            where there are known inputs. It shows whether the posterior uses the data; without it, a quantity that is fitted to
-            the simulations does.
+        log_likelihood: log_likelihood(theta, x) of one observation (with inputs as a third argument, where there are some), in
+            JAX, if it is known: it shows whether the posterior uses the data. Otherwise a quantity fitted to simulations does.
         workers: who runs the simulator, as in `sf.simulate`; by default this process.
         progress: whether to show progress bars.
         inputs: with `x_obs`, its known inputs, as in `posterior.sample`; all data sets then have these. Otherwise inputs are
@@ -74,22 +73,30 @@ def diagnose(
         A `Diagnosis`: print its `verdicts`, or `write` it to a folder.
 
     Raises:
-        ScorefoldError: where an argument is not as expected, or too few data sets are left after failed simulations and
-            diverged draws.
-        Interrupted: on Ctrl-C while there are too few data sets with draws; later the diagnosis rests on those that are done,
-            and a ScorefoldWarning says so.
+        ScorefoldError: where an argument is not as expected, or too few data sets have good simulations and draws.
+        Interrupted: on Ctrl-C while too few data sets have draws; later there is a warning, and a diagnosis.
 
     Example:
         >>> import scorefold as sf
         >>> from scipy import stats
-        >>> def simulator(theta, rng):
-        ...     return theta + rng.standard_normal(2)
+        >>> simulator = lambda theta, rng: theta + rng.standard_normal(2)
         >>> prior = sf.Prior({"a": stats.norm(0, 1), "b": stats.norm(0, 1)})
         >>> posterior = sf.fit(sf.simulate(prior, simulator, budget=2_000, set_size=3), "abc")
         >>> found = sf.diagnose(posterior, simulator, n=3, sims=40, draws=20)
         >>> sorted(found.figures())
         ['contraction', 'coverage', 'highest_density', 'ranks', 'tarp']
     """
+    x = _checked_observations(posterior, x_obs, inputs)
+    plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
+    if x is not None:
+        plan = plan._replace(inputs=posterior.inputs_of(x), holes=np.isnan(x) if np.isnan(x).any() else None)
+    trials = run_trials(posterior, simulator, plan, workers, progress)
+    observed = None if x is None else examine(posterior, simulator, x, trials, plan.seed, workers)
+    return _tested(posterior, plan, trials, log_likelihood, observed)
+
+
+def _checked_observations(posterior: Any, x_obs: Any, inputs: Any) -> np.ndarray | None:
+    """The observations (n, features) to look at, if there are some; a ScorefoldError for what is no posterior."""
     if not isinstance(posterior, Posterior):
         raise ScorefoldError(f"expected the posterior that sf.fit returns; got {type(posterior).__name__}")
     if x_obs is None and inputs is not None:
@@ -97,12 +104,7 @@ def diagnose(
             "expected inputs only with x_obs, the observations that they belong to; got no x_obs. Leave them out: simulated "
             "data sets have inputs like those that were simulated for training."
         )
-    x = None if x_obs is None else posterior.checked(x_obs, inputs)
-    plan = checked_plan(n if x is None else len(x), sims, draws, seed, FEWEST_RANKED if x is None else FEWEST_SIMULATED)
-    plan = plan if x is None else plan._replace(inputs=posterior.inputs_of(x), holes=np.isnan(x) if np.isnan(x).any() else None)
-    trials = run_trials(posterior, simulator, plan, workers, progress)
-    observed = None if x is None else examine(posterior, simulator, x, trials, plan.seed, workers)
-    return _tested(posterior, plan, trials, log_likelihood, observed)
+    return None if x_obs is None else posterior.checked(x_obs, inputs)
 
 
 def _tested(

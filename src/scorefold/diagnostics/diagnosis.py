@@ -83,8 +83,7 @@ class Diagnosis:
 
         Returns:
             matplotlib figures by name, such as "ranks", "coverage", "highest_density", "contraction" and "tarp"; with an
-            observed data
-            set more.
+            observed data set more.
         """
         from scorefold.report import diagnosis_figures
 
@@ -113,8 +112,10 @@ class Diagnosis:
         return out
 
     def summary(self) -> dict[str, Any]:
-        """Everything that was found, as strict JSON can hold it: settings, the numbers of every test, and the verdicts in
-        words. `write` puts it into diagnosis.json.
+        """Everything that was found, for a file; `write` puts it into diagnosis.json.
+
+        Returns:
+            What strict JSON can hold: the settings, the numbers of every test, and the verdicts in words.
         """
         found: dict[str, Any] = {
             "settings": dict(self.settings),

@@ -137,7 +137,7 @@ def _summaries(x: np.ndarray, x_obs: np.ndarray) -> tuple[Float[np.ndarray, "dat
 
 
 def _standardised(theta: Float[np.ndarray, "datasets draws dim"]) -> Float[np.ndarray, "datasets draws dim"]:
-    """In units of the draws' own mean and covariance, data set by data set."""
+    """Draws less their own mean, in units of their own covariance, data set by data set."""
     centred, precision = centred_with_precision(theta)
     return np.clip(centred @ np.linalg.cholesky(precision), -LARGEST_E, LARGEST_E)
 

@@ -140,7 +140,7 @@ def _set_statistics(
 
 
 def _distances(tests: np.ndarray, reference: np.ndarray, scaling: Scaling, seed: int) -> Float[np.ndarray, "datasets n"]:
-    """Of every single observation to its k-th nearest reference observation."""
+    """The distance of every single observation to its k-th nearest reference observation."""
     singles = scaling(reference.reshape(-1, reference.shape[2]))
     rng = np.random.default_rng([seed, 11])
     singles = singles[rng.permutation(len(singles))[:MOST_REFERENCES]]

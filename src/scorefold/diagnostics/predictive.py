@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.errors import ScorefoldError
-from scorefold.simulation.likeness import KINDS, kinds_of
+from scorefold.simulation.likeness import COLUMN_KINDS, kinds_of
 from scorefold.types import Float
 
 FEWEST_REPLICATES = 20
@@ -63,7 +63,7 @@ class Predictive(NamedTuple):
         together = np.concatenate([self.x_obs, self.x.reshape(-1, self.x.shape[2])])
         holes = np.isnan(together)
         together = np.where(holes, np.where(holes, np.inf, together).min(axis=0), together)
-        return tuple(KINDS[kind] for kind in kinds_of(together))
+        return tuple(COLUMN_KINDS[kind] for kind in kinds_of(together))
 
     @property
     def labels(self) -> tuple[str, ...]:

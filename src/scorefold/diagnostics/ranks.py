@@ -57,7 +57,7 @@ class Uniformity(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """For all quantities together."""
+        """The p-value of all quantities together."""
         return float(self.p_values.min())
 
 

@@ -46,7 +46,7 @@ class SBC(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """For all quantities together."""
+        """The p-value of all quantities together."""
         return self.uniformity.p_value
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from scorefold.errors import DiskFull, FolderVanished, NoPermission, ReadOnly, StorageError
 
-KINDS: dict[int, tuple[type[StorageError], str]] = {
+CAUSES: dict[int, tuple[type[StorageError], str]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (DiskFull, "Make room there, or name another folder.")),
     errno.EROFS: (ReadOnly, "It can only be read: name another folder."),
     **dict.fromkeys((errno.EACCES, errno.EPERM), (NoPermission, "Name a folder of your own, or have its rights changed.")),
@@ -21,7 +21,7 @@ KINDS: dict[int, tuple[type[StorageError], str]] = {
 
 def storage_error(error: OSError, task: str, then: str = "") -> StorageError:
     """The typed error; `task` says what was tried ("write to X"), `then` what holds now."""
-    kind, advice = KINDS.get(error.errno or 0, (StorageError, ""))
+    kind, advice = CAUSES.get(error.errno or 0, (StorageError, ""))
     said = f"expected to {task}; got {error.strerror or error}"
     return kind(" ".join(part for part in (f"{said}.", then, advice) if part))
 

@@ -134,7 +134,7 @@ class AbcPosterior(Posterior):
 
     @classmethod
     def blank(cls, about: About) -> tuple[Standardize]:
-        """Of so many numbers an observation."""
+        """The standardisation, for observations of this shape."""
         features = math.prod(about.shape)
         return (eqx.filter_eval_shape(lambda: blank(features)),)
 

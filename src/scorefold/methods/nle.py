@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from scorefold import settings
+from scorefold.density.cells import Lattice
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
@@ -31,15 +33,20 @@ from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.same_simulations import better_likelihood
 from scorefold.methods.refine.shared import Shared, each
 from scorefold.methods.train_terms import Learned, before_training, train_terms
-from scorefold.methods.whole_numbers import MOST_WHOLE, lattices_of
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.saved import About
 from scorefold.posterior.summed import SummedPosterior, check_sampler
+from scorefold.simulation.likeness import BINARY, COUNT, look
 from scorefold.simulation.simulations import Simulations
 from scorefold.train.checkpoint import Checkpoint
 from scorefold.train.steps import Objective
 from scorefold.train.training import Training
+
+MOST_WHOLE = 64
+"""Each has a network of its own. Where there are more, all numbers are taken for continuous."""
+LARGEST_WHOLE = 2.0**20
+"""Whole numbers in single precision cannot be told from others where they are large; nor need they be."""
 
 
 @settings.spelled
@@ -178,3 +185,28 @@ class NLE(Method):
 def local_likelihood(plan: Refining) -> NLE:
     """What refinement fits within a region: a short training, as a line is nearly the truth there."""
     return NLE(tails=False, training=plan.training or Training(members=3, learning_rates=(1e-3,), steps=3_000))
+
+
+def lattices_of(sims: Sequence[Simulations]) -> list[Lattice | None]:
+    """Which numbers of an observation are binary or counts in all of the simulations, and their values in each of these.
+
+    None where none are, as `simulation/likeness.py` sees them. Where numbers may be missing, all are taken for continuous.
+    """
+    if sims[0].missing:
+        return [None] * len(sims)
+    looks = [look(one) for one in sims]
+    outcomes = len(looks[0].kind) - len(sims[0].input_names)
+    low, high = np.stack([one.low for one in looks]), np.stack([one.high for one in looks])
+    kinds = np.stack([one.kind for one in looks])
+    small = np.maximum(np.abs(low), np.abs(high)) < LARGEST_WHOLE
+    whole = (((kinds == BINARY) | (kinds == COUNT)) & small).all(axis=0)[:outcomes]
+    places = np.flatnonzero(whole)
+    if not 0 < len(places) <= MOST_WHOLE:
+        return [None] * len(sims)
+    order = np.concatenate([places, np.flatnonzero(~whole)])
+    step = np.where(kinds == BINARY, high - low, 1.0)
+    return [_lattice(order, *(part[i, places] for part in (low, step, high))) for i in range(len(sims))]
+
+
+def _lattice(order: np.ndarray, *values: np.ndarray) -> Lattice:
+    return Lattice(jnp.asarray(order, jnp.int32), *(jnp.asarray(part, jnp.float32) for part in values))

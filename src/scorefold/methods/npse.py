@@ -27,12 +27,12 @@ from scorefold.posterior.reach import reach_of
 from scorefold.posterior.refining import Refining
 from scorefold.progress import step
 from scorefold.sample import Sampler
+from scorefold.score.correction import fit_correction
 from scorefold.score.denoising import score_objective
 from scorefold.score.embedding import Embedding, check_embedding
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.score.fit_correction import fit_correction
 from scorefold.score.fixed import fit_fixed
-from scorefold.score.network import Shape
+from scorefold.score.network import ScoreModel, Shape
 from scorefold.score.resmlp import DEEPEST, WIDEST
 from scorefold.score.set_size import fit_partition
 from scorefold.simulation.holes import COPIES, dropped
@@ -144,11 +144,11 @@ class NPSE(Method):
         fitted = train(score_objective(shape), sets, fixed, self.training, self.base, progress, checkpoint)
         trained = []
         for one, cases, known, (network, history) in zip(sims, sets, fixed, fitted, strict=True):
-            ensemble = ScoreEnsemble(network, known.standardize, known.base, None)
+            model, correction = ScoreModel(network, known.standardize, known.base), None
             if self.correction:
                 with step("correcting", progress):
-                    correction = fit_correction(ensemble, cases, self.training.members, known.levels)
-                ensemble = replace(ensemble, correction=correction)
+                    correction = fit_correction(model, cases, self.training.members, known.levels)
+            ensemble = ScoreEnsemble(network, known.standardize, known.base, correction)
             chooses = shape.largest_set > 1 and self.composes
             table = fit_partition(ensemble, cases, self.training.members, known.levels) if chooses else {}
             reach = reach_of(cases, known.standardize, COPIES if self.missing else 1)

@@ -276,7 +276,7 @@ class _Comparison:
         return Population(u, summaries, distance, log_weight)
 
     def _moments(self, x: np.ndarray) -> np.ndarray:
-        """Of the features and, with inputs, of their products with each input, which tell how outcomes change with it."""
+        """The features and, with inputs, their products with each input, which tell how outcomes change with it."""
         z = (x - self.centre) / self.width
         if self.inputs is None:
             return moments(z)

@@ -70,7 +70,7 @@ def train_terms(
 
 
 def before_training(method: Any, learned: Learned, sims: Simulations, seed: int) -> SummedPosterior:
-    """The same with networks of zeros, of which nothing but the line is left."""
+    """The posterior before training: networks of zeros, so that nothing but the line is left."""
     cases = training_sets([sims], 1, method.training, [seed])[0]
     members, objective = method.training.members, learned.objective
     keys = jax.random.split(jax.random.key(0), members)
@@ -124,7 +124,7 @@ def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any) -> Straigh
 
 
 def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Lattice | None) -> Line | MaskedLine:
-    """Of the outcomes, binary numbers and counts first, given u and the inputs."""
+    """The line of the outcomes, binary numbers and counts first, given u and the inputs."""
     features = x.shape[1] // (2 if method.missing else 1)
     outcomes = features - inputs
     given = np.concatenate([u, x[:, outcomes:features]], axis=1)

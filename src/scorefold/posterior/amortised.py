@@ -29,10 +29,10 @@ from scorefold.prior.prior_ratio import PriorRatio, volume
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.health import FARTHEST_DRAW
 from scorefold.score import gaussian_base, masked_base, standardize
-from scorefold.score.ensemble import bucket
 from scorefold.score.gaussian_base import GaussianBase
 from scorefold.score.masked_base import MaskedBase
 from scorefold.score.standardize import Standardize
+from scorefold.train.rows import bucket
 from scorefold.train.training import History
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta, draw_key, single_precision
 
@@ -122,16 +122,22 @@ class FlowPosterior(Posterior):
         return Drawn(u, info, f"a flow of {self.network.shape.layers} {self.network.flow.kind} layers")
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
-        """By the draws of each member alone, from the same z."""
+        """By the draws of each member alone, from the same z; under another prior from different ones, as few may count."""
         if self.method.training.members < 2:
             return Doubts("a single flow has no other to disagree with; train with members=2 or more")
-        each, _ = self._by_member(x, len(u), seed)
+        if options.prior is None:
+            each, _ = self._by_member(x, len(u), seed)
+        else:
+            found = each_reweighed(self._by_member(x, MORE * len(u), seed)[0], ratio_of(self.prior, options.prior), seed)
+            if found is None:
+                return Doubts("a flow of the ensemble has no draws where the other prior has weight")
+            each = found
         theta = np.stack([self.prior.from_normal(one) for one in each])
         pooled = theta.reshape(-1, theta.shape[-1])
-        found = by_draws(theta, pooled.mean(axis=0), pooled.std(axis=0))
+        differ = by_draws(theta, pooled.mean(axis=0), pooled.std(axis=0))
         if self.reach is None:
-            return Doubts(found)
-        return Doubts(found, self.reach.floor(1, u), self.reach.strangeness(self.standardize, x, u))
+            return Doubts(differ)
+        return Doubts(differ, self.reach.floor(1, u), self.reach.strangeness(self.standardize, x, u))
 
     def log_density(self, x: np.ndarray, u: np.ndarray, options: Options = AS_THE_METHOD_SAYS) -> np.ndarray:
         """log of the members' mean density at points u (points, dim); normalised, unless another prior is asked for."""
@@ -259,6 +265,18 @@ def reweighed(u: np.ndarray, ratio: PriorRatio, draws: int, seed: tuple[int, int
             stacklevel=5,
         )
     return u[np.random.default_rng(seed).choice(len(u), draws, p=weights)]
+
+
+def each_reweighed(each: np.ndarray, ratio: PriorRatio, seed: tuple[int, int]) -> np.ndarray | None:
+    """As if every member had drawn under another prior, from a share of the draws of its own (members, some, dim); None where
+    one of them has no draws there.
+    """
+    members, most = len(each), each.shape[1] // len(each)
+    shares = [one[k::members][:most] for k, one in enumerate(each)]
+    if not all(ratio.inside(one).any() for one in shares):
+        return None
+    rng = np.random.default_rng((*seed, 1))
+    return np.stack([one[rng.choice(most, most, p=ratio_weights(one, ratio))] for one in shares])
 
 
 @eqx.filter_jit

@@ -17,7 +17,7 @@ from scorefold.compose.slice import Along, Slice
 from scorefold.errors import ScorefoldError
 from scorefold.noise import LogDensity, Score
 from scorefold.posterior.draws import Options
-from scorefold.posterior.rule_and_sampler import get_sampler
+from scorefold.posterior.rule_and_sampler import FOR_SEVERAL, get_sampler
 from scorefold.prior import Prior
 from scorefold.prior.given_values import plane
 from scorefold.prior.prior_ratio import PriorRatio, prior_ratio
@@ -55,7 +55,7 @@ class Asked(eqx.Module):
         return composed if self.plane is None else self.plane.log_density(composed)
 
     def back(self, v: Along) -> Cloud:
-        """From the space that the sampler moves in to that of the scores."""
+        """Draws in the space of the scores, from the one that the sampler moves in."""
         return v if self.plane is None else self.plane.back(v)
 
     def free(self, dim: int) -> int:
@@ -86,7 +86,7 @@ def asked_of(prior: Prior, options: Options) -> Asked:
 
 
 def ratio_of(prior: Prior, other: Prior) -> PriorRatio:
-    """Of another prior to this one, whose posterior has to be that of a Gaussian proposal if of any."""
+    """The ratio of another prior to this one, whose posterior has to be that of a Gaussian proposal if of any."""
     if isinstance(prior.proposal, TruncatedProposal):
         raise ScorefoldError(
             "expected a posterior that was refined with Gaussian proposals to put another prior in; got truncated ones. Refine "
@@ -96,7 +96,7 @@ def ratio_of(prior: Prior, other: Prior) -> PriorRatio:
 
 
 def on_device(ratio: PriorRatio) -> OtherPrior:
-    """For compiled programs."""
+    """A ratio of priors as compiled programs take it."""
     return OtherPrior(*jax.tree.map(lambda v: jnp.asarray(v, jnp.float32), tuple(ratio)))
 
 
@@ -132,7 +132,7 @@ def langevin_for(sampler: Any, options: Options) -> Any:
     """
     if options.prior is None and options.given is None:
         return sampler
-    chosen = SelfTuned() if sampler is None else get_sampler(sampler)
+    chosen = FOR_SEVERAL if sampler is None else get_sampler(sampler)
     if not isinstance(chosen, SelfTuned | Langevin | Metropolis):
         raise ScorefoldError(
             f"expected a Langevin sampler for draws under another prior, or given parameters; got {sampler!r}, and the changed "
@@ -142,7 +142,7 @@ def langevin_for(sampler: Any, options: Options) -> Any:
 
 
 def too_few(kept: int, made: int) -> ScorefoldError:
-    """When nearly all draws lie where the other prior has no weight."""
+    """The error for draws that nearly all lie where the other prior has no weight."""
     return ScorefoldError(
         f"expected draws where the other prior has weight; got {kept:,} of {made:,}. The observations speak for parameters "
         "outside of it; widen that prior, or look at draws under the first one."
@@ -150,7 +150,7 @@ def too_few(kept: int, made: int) -> ScorefoldError:
 
 
 def tilt_of(proposal: Proposal | None) -> Tilt | None:
-    """From a Gaussian proposal to the prior; nothing where that was simulated from, or cut."""
+    """What takes a score from a Gaussian proposal to the prior; None where the prior was simulated from, whole or cut."""
     if not isinstance(proposal, GaussianProposal):
         return None
     return Tilt(jnp.asarray(proposal.mean, jnp.float32), jnp.asarray(proposal.root, jnp.float32))

@@ -12,7 +12,8 @@ from scorefold.noise import Level
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.posterior.trust import JUDGED, JUDGED_OF_MANY, MANY_SETS, MemberScores
 from scorefold.sample.self_tuned import preconditioner
-from scorefold.score.ensemble import ScoreEnsemble, bucket
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.train.rows import bucket
 from scorefold.types import Array, Cloud, Float
 
 SCORED_TOGETHER = 8

@@ -54,11 +54,11 @@ class Checkable(Protocol):
 
     @property
     def prior(self) -> Prior:
-        """With the map from the space of the scores to θ."""
+        """The prior, with the map from the space of the scores to θ."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one observation."""
+        """The shape of one observation."""
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
         """See `ComposedPosterior`."""
@@ -89,8 +89,10 @@ class Simulating(NamedTuple):
 class Check:
     """What simulations at a posterior's own draws say of them; `posterior.check` returns it.
 
-    `print(check)` says it in words, parameter by parameter; `posterior.corrected(check)` takes the errors away as far as the
-    simulations can tell.
+    `print(check)` says it in words, parameter by parameter: how far each mean is too high (+) or too low (-), in posterior sd,
+    and how many times too wide each sd is, with standard errors. What is within two standard errors, right draws show too.
+    `posterior.corrected(check)` takes the errors away as far as the simulations can tell. `docs/trust.md` has an example that
+    the tests run.
     """
 
     names: tuple[str, ...]
@@ -185,7 +187,12 @@ class Check:
         ]  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
-        """All that was found, as strict JSON can hold it: the verdict and its words, counts, and numbers by parameter."""
+        """All that was found, for a file.
+
+        Returns:
+            What strict JSON can hold: "verdict", "words", counts, "p" and, for each parameter, "shift" and "width" with their
+            errors.
+        """
         numbers = {
             "shift": self.shift, "shift error": self.shift_error, "width": np.exp(self.log_width),
             "width error": np.exp(self.log_width_error),

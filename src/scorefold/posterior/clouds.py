@@ -21,7 +21,7 @@ from scorefold.posterior.partitions import over_partitions
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample import Info, Metropolis, Sampler
 from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.train.devices import over_devices
+from scorefold.train.rows import over_devices
 from scorefold.types import Array, Cloud, Key
 
 LARGEST_CLOUD = 1024

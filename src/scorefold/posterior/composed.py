@@ -26,26 +26,26 @@ from scorefold.posterior.partitions import other_partitions, partition, set_size
 from scorefold.posterior.pilots import PaddedSets, pilots, pilots_many
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
-from scorefold.posterior.rule_and_sampler import pair
+from scorefold.posterior.rule_and_sampler import FOR_ONE_SET, pair
 from scorefold.posterior.saved import About
 from scorefold.posterior.single_density import single_log_densities
 from scorefold.posterior.trust import FEWEST_JUDGED, Doubts, MemberScores, by_scores
 from scorefold.prior import Prior
-from scorefold.sample import DPM, Metropolis, ProbabilityFlow, Sampler
-from scorefold.score.ensemble import ScoreEnsemble, bucket, fewest_numbers, skeleton
-from scorefold.score.fit_correction import knots_of
+from scorefold.sample import Metropolis, ProbabilityFlow, Sampler
+from scorefold.score.correction import knots_of
+from scorefold.score.ensemble import ScoreEnsemble, fewest_numbers, skeleton
 from scorefold.score.local_mean import LocalMean
 from scorefold.score.set_size import PartitionTable
-from scorefold.train.devices import device_count
+from scorefold.train.rows import bucket, device_count
 from scorefold.train.training import History
 from scorefold.types import draw_key, draw_keys, single_precision
 
-TOGETHER, TOGETHER_ON_ACCELERATORS = 4_096, 8_192
+DRAWS_TOGETHER, DRAWS_TOGETHER_ON_ACCELERATORS = 4_096, 8_192
 """Draws that move together at most when there are many data sets."""
 
 
 class Composition(NamedTuple):
-    """How n observations were put together, in `draws.how`: number of sets, rule and sampler, and why sets have their size."""
+    """How n observations were put together, in `draws.how`: sets, rule and sampler as they were taken, and why of this size."""
 
     sets: int
     rule: Rule
@@ -208,7 +208,7 @@ class ComposedPosterior(Posterior):
     def draw_many(
         self, x: np.ndarray, draws: int, seeds: Sequence[tuple[int, int]], options: Options = AS_THE_METHOD_SAYS
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Data sets × draws move together, each data set's in a cloud of its own, as many at a time as fit in `TOGETHER` draws.
+        """Data sets × draws move together, each data set's in a cloud of its own, up to `DRAWS_TOGETHER` at a time.
 
         The last few data sets are filled up with copies, so that their number does not matter to the compiler.
         """
@@ -235,8 +235,8 @@ class ComposedPosterior(Posterior):
         return u[:, :draws], converged, diverged
 
     def together(self, draws: int) -> int:
-        """As many as fit in `TOGETHER` draws, and as many on every device."""
-        most = TOGETHER if jax.default_backend() == "cpu" else TOGETHER_ON_ACCELERATORS
+        """As many as `DRAWS_TOGETHER` has room for, and as many on every device."""
+        most = DRAWS_TOGETHER if jax.default_backend() == "cpu" else DRAWS_TOGETHER_ON_ACCELERATORS
         each = -(-(most // cloud_size(draws, self.prior.dim)) // device_count())
         return max(1, each) * device_count()
 
@@ -305,8 +305,8 @@ class ComposedPosterior(Posterior):
         """The noise levels of a sampler, from the noisiest to the one that draws come from: as many as it asks for, or all that
         were trained.
         """
-        # The default for one set serves a network of fewer levels too.
-        count = min(sampler.levels or self.method.T, self.method.T) if sampler == DPM() else sampler.levels
+        # What is taken where nobody asks serves a network of fewer levels too.
+        count = min(sampler.levels or self.method.T, self.method.T) if sampler == FOR_ONE_SET else sampler.levels
         return jax.tree.map(lambda v: v[::-1], self.levels(count))
 
     def levels(self, count: int | None = None) -> Level:

@@ -18,9 +18,11 @@ import numpy as np
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
+from scorefold.posterior.belongs import refuse_others
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, Options
 from scorefold.posterior.sensitivity import Sensitivity, refuse_without_terms, sensitivity
 from scorefold.prior import Prior
+from scorefold.prior.prior_ratio import NOWHERE
 from scorefold.sample.bridge import Constant, log_constant, peaks_at
 from scorefold.types import Float, single_precision
 
@@ -239,16 +241,23 @@ class Densities(ABC):
         if draws is None:
             u: np.ndarray = own.draw(seen, count, (seed, 0), own_options).u
             return u
-        if not isinstance(draws, Draws) or draws.names != self.prior.names or draws.n != len(x):
-            raise ScorefoldError(
-                "expected draws that `sample` of this posterior returned for these observations; got others. Leave draws out."
-            )
+        refuse_others(draws, x, self.prior if options.prior is None else options.prior)
         return own.prior.to_normal(draws.theta)
 
     def _log_density(self, x: np.ndarray, theta: np.ndarray, options: Options) -> np.ndarray:
-        """log p(θ|x) up to a constant, for θ within the support."""
+        """log p(θ|x) up to a constant, for θ within the support.
+
+        The space of u has no room for the end of a support. There the likelihood is that of the nearest θ where simulations can
+        have been, and the prior's density its own.
+        """
         own, seen, own_options = self._with_density(x, options)
-        return own.log_density(seen, own.prior.to_normal(theta), own_options) + own.prior.log_volume(theta)
+        prior = self.prior if options.prior is None else options.prior
+        near = _within_reach(self.prior, theta)
+        value = own.log_density(seen, own.prior.to_normal(near), own_options) + own.prior.log_volume(near)
+        moved = (near != theta).any(axis=1)
+        if moved.any():
+            value[moved] += prior.log_prob(theta[moved]) - prior.log_prob(near[moved])
+        return value
 
     def _theta(self, u: np.ndarray) -> np.ndarray:
         """From the space of the density."""
@@ -266,3 +275,12 @@ class Densities(ABC):
     def _own(self, x: np.ndarray, options: Options) -> tuple[Any, np.ndarray, Options]:
         """The posterior that has the density, the observations as it sees them, and options for it."""
         return self, x, options
+
+
+def _within_reach(prior: Prior, theta: np.ndarray) -> np.ndarray:
+    """θ (points, dim), moved to where simulations can have been if it lies beyond them at a finite end of its support."""
+    if not prior.has_density or not np.isfinite(prior.bounds).any():
+        return theta
+    u, (low, high) = prior.to_normal(theta), prior.bounds.T
+    ends = (np.isfinite(low) & (u < -NOWHERE)) | (np.isfinite(high) & (u > NOWHERE))
+    return np.where(ends, prior.from_normal(np.clip(u, -NOWHERE, NOWHERE)), theta)

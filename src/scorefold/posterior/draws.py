@@ -133,7 +133,7 @@ class Draws:
         return tuple(notes)
 
     def _health(self) -> str:
-        """By the sampler's own checks."""
+        """How the sampler's run went, by its own checks."""
         sampler = "settled" if self.info.converged else "DIVERGED" if self.info.diverged else "has NOT SETTLED"
         return f"the sampler {sampler}"
 
@@ -315,7 +315,11 @@ class Draws:
 
 
 class ManyDraws(NamedTuple):
-    """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled."""
+    """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled.
+
+    Leave out the data sets whose draws diverged, and count them: `many.theta[~many.diverged]`. Those that have not converged
+    may be used for averages over data sets, as `sf.diagnose` does.
+    """
 
     theta: np.ndarray
     """(data sets, draws, dim); NaN where a data set's draws were not finite, and then it has diverged"""
@@ -324,6 +328,7 @@ class ManyDraws(NamedTuple):
     diverged: np.ndarray
     """(data sets,) booleans: draws not to be used"""
     seconds: float
+    """Of drawing, for all of them."""
 
 
 class Options(NamedTuple):

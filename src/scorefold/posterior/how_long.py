@@ -10,7 +10,7 @@ What draws need besides (compiling, the weights of expansions, trust) is left ou
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,15 +33,12 @@ class Effort(NamedTuple):
     """When it does not."""
 
 
-def foretell(posterior: Any, data: Sequence[np.ndarray], draws: int, options: Options, show: bool) -> None:
-    """Say how long drawing will take for one data set, where that may be more than a minute.
-
-    Nothing is said, or done, where nobody asked, it is not known, or there are several data sets, whose bar tells it.
-    """
-    if not show or len(data) > 1 or not hasattr(posterior, "effort"):
+def foretell(posterior: Any, x: np.ndarray, draws: int, options: Options) -> None:
+    """Say how long drawing will take for one data set, where that may be more than a minute, and is known."""
+    if not hasattr(posterior, "effort"):
         return
     with single_precision():
-        effort: Effort | None = posterior.effort(data[0], draws, options)
+        effort: Effort | None = posterior.effort(x, draws, options)
         if effort is None:
             return
         effort.piece()  # compiled
@@ -49,7 +46,7 @@ def foretell(posterior: Any, data: Sequence[np.ndarray], draws: int, options: Op
         effort.piece()
     seconds = time.perf_counter() - began
     if (words := expected(seconds * effort.least, seconds * effort.most, effort.otherwise)) is not None:
-        say(f"drawing: {words}", show)
+        say(f"drawing: {words}", True)
 
 
 def expected(least: float, most: float, otherwise: str) -> str | None:
@@ -68,6 +65,6 @@ def expected(least: float, most: float, otherwise: str) -> str | None:
 
 
 def _rounded(seconds: float) -> float:
-    """To ten seconds, and to minutes where it is more than ten of them: more is not known."""
+    """Seconds to the nearest ten, above ten minutes to the nearest minute: more is not known."""
     unit = 60.0 if seconds > 600 else 10.0
     return max(unit, unit * float(round(seconds / unit)))

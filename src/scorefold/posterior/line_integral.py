@@ -28,11 +28,12 @@ from scorefold.noise import Level, LogDensity, Score
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample.ascent import ascend, curvatures
-from scorefold.score.ensemble import ScoreEnsemble, bucket
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.train.rows import bucket
 from scorefold.types import Array, Callable, Cloud, Float
 
 NODES, NODES_FROM_SUMMIT = 4, 2
-TOGETHER = 1_024
+POINTS_TOGETHER = 1_024
 """Points at a time."""
 FOLLOWED, STEPS_A_LEVEL, LAST_STEPS = 12, 2, 12
 """Levels that a maximum is followed through, at most, and steps uphill at each, and at the lowest."""
@@ -130,8 +131,8 @@ def _along(composed: Composed, rule: Rule, a: np.ndarray, b: np.ndarray) -> np.n
 def _in_parts(of: Callable[[Array], Array], rows: np.ndarray) -> np.ndarray:
     """A function of many rows, in parts of few sizes."""
     found = []
-    for start in range(0, len(rows), TOGETHER):
-        part = rows[start : start + TOGETHER]
+    for start in range(0, len(rows), POINTS_TOGETHER):
+        part = rows[start : start + POINTS_TOGETHER]
         filled = np.resize(part, (max(16, bucket(len(part))), rows.shape[1]))
         found.append(np.asarray(of(jnp.asarray(filled, jnp.float32)), np.float64)[: len(part)])
     return np.concatenate(found) if found else np.zeros(0)

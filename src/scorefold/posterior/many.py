@@ -10,7 +10,7 @@ from scorefold import settings
 from scorefold.errors import Diverged, Interrupted, ScorefoldError, UntrustworthyDraws
 from scorefold.posterior.draws import Drawn, ManyDraws, Options
 from scorefold.prior import Prior
-from scorefold.prior.given_values import drawn_parameters
+from scorefold.prior.given_values import with_given
 from scorefold.progress import bar
 
 Many = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -74,7 +74,9 @@ def gathered(prior: Prior, given: Any, found: Many, sets: int, seconds: float) -
     u, converged, diverged = found
     finite = np.isfinite(u).all(axis=(1, 2))
     theta = np.full(u.shape, np.nan)
-    theta[finite] = drawn_parameters(prior, u[finite], given)
+    theta[finite] = prior.from_normal(u[finite])
+    if given is not None:
+        theta = with_given(theta, prior, given)
     many = ManyDraws(theta, converged & finite, diverged | ~finite, seconds)
     if len(u) < sets:
         stopped = Interrupted(f"drawing was interrupted after {len(u)} of {sets} data sets; `draws` of this has theirs.")

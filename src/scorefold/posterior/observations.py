@@ -160,7 +160,20 @@ def within_reach(x: np.ndarray) -> None:
         )
 
 
-def complete(data_sets: Any, shape: tuple[int, ...], inputs: int) -> Any:
+def many_sets(x_obs: Any, inputs: Any, shape: tuple[int, ...], inputs_each: int, missing: bool) -> np.ndarray:
+    """Many data sets of n observations as (data sets, n, *shape), inputs last; or a ScorefoldError."""
+    x = settings.numbers("x_obs", _complete(x_obs, shape, inputs_each) if missing else x_obs)
+    if inputs is not None:
+        x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
+    if x.ndim != 2 + len(shape) or len(x) == 0:
+        raise ScorefoldError(
+            f"expected x_obs of shape (data sets, n, {', '.join(map(str, shape))}); got {x.shape}. Data sets of "
+            "different sizes go to sample, as a list."
+        )
+    return x
+
+
+def _complete(data_sets: Any, shape: tuple[int, ...], inputs: int) -> Any:
     """Data sets without masks, and with NaN where series end early; what is no list of them as it is."""
     if not shape or not isinstance(data_sets, list | tuple):
         return unmasked(data_sets)

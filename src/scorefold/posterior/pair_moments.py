@@ -39,7 +39,7 @@ class Pairs(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Of g over the pairs, times the number of sets."""
+    """The moments of g over the pairs, times the number of sets."""
 
     offset: np.ndarray
     """(dim,) of the line at the draws' mean"""

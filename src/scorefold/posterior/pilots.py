@@ -67,7 +67,7 @@ def pilots_many(
 def pilot_precisions(
     sets: SetScores, dim: int, grid: Level, key: Key, number: int
 ) -> tuple[Float[Array, "sets dim dim"], Array]:
-    """The same for any scores."""
+    """The precision of each set's posterior by pilot draws, for any scores."""
 
     number_of_sets = len(sets.group)
     together = min(PILOTS_TOGETHER, number_of_sets)

@@ -24,11 +24,11 @@ from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Draws, ManyDraw
 from scorefold.posterior.fitted import Fitted
 from scorefold.posterior.how_long import foretell
 from scorefold.posterior.many import draw_in_parts, draw_one_by_one, gathered, seeds_of
-from scorefold.posterior.observations import complete, several_sets
+from scorefold.posterior.observations import many_sets, several_sets
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.trust import Doubts, Trust, judge
 from scorefold.prior import Prior
-from scorefold.prior.given_values import drawn_parameters
+from scorefold.prior.given_values import with_given
 from scorefold.prior.prior_ratio import check_overlap
 from scorefold.progress import step, track
 from scorefold.sample import Sampler
@@ -111,29 +111,26 @@ class Posterior(Fitted, Densities):
                 `sf.rules.Gauss(pilots=200)`. By default as the method says.
             sampler: how draws are made: for composed scores a name or an object such as `sf.samplers.Langevin(steps=20)`, for
                 NLE and NRE `"smc"`, `"nuts"` or `"vi"`. By default as the method says.
-            set_size: for composed scores, the most observations in one set: at most as many as were trained, by default just
-                as many; `"auto"` takes the size that unseen simulations favour.
+            set_size: for composed scores, the most observations in one set, at most and by default as many as were trained;
+                `"auto"` takes the size that unseen simulations favour.
             chains: for NLE and NRE with `"nuts"`, how many chains.
             inputs: where simulations have known inputs, those of each observation: an array (n, inputs) or a DataFrame, or a
                 list of them. Not needed where `x_obs` holds them too, as columns of these names or behind the outcomes.
-            prior: another prior of the same parameters, to be in place of the one that was simulated from; nothing is trained
-                or simulated anew (`docs/densities.md`). By default the latter.
+            prior: another prior of the same parameters; nothing is trained or simulated anew (`docs/densities.md`).
             given: values of some parameters by name: draws of the others given these.
-            progress: show how long drawing will take, if more than a minute, and has taken; for a list of data sets a bar.
+            progress: show how long drawing takes, if more than a minute; for a list of data sets a bar.
 
         Returns:
             `Draws`, or a list of them for a list of data sets.
 
         Raises:
-            ScorefoldError: for observations of another shape than the simulations', that are not finite, or that the method
-                cannot take, for options that this method does not have, and for another prior with weight where nothing was
-                simulated.
+            ScorefoldError: for observations of another shape than the simulations', not finite, or that the method cannot
+                take, for options that it does not have, and for another prior with weight where nothing was simulated.
 
         Example:
             >>> import scipy.stats, scorefold as sf
             >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
-            >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500)
-            >>> posterior = sf.fit(sims, "abc")
+            >>> posterior = sf.fit(sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500), "abc")
             >>> posterior.sample([[0.5, 0.7]], draws=100).theta.shape
             (100, 1)
             >>> one, other = posterior.sample([[[0.5, 0.7]], [[-0.1, 0.2]]], draws=100)  # two data sets
@@ -143,7 +140,8 @@ class Posterior(Fitted, Densities):
         self.say_if_unfinished()
         several, drawn = several_sets(x_obs, inputs, self.shape, self.checked), []
         data = several or [self.checked(x_obs, inputs)]
-        foretell(self, data, draws, options, progress)
+        if progress and len(data) == 1:
+            foretell(self, data[0], draws, options)
         for i, x in enumerate(track(data, "drawing", progress)):
             drawn.append(self._sample(x, draws, (seed, i), options))
         return drawn if several else drawn[0]
@@ -313,7 +311,9 @@ class Posterior(Fitted, Densities):
         with single_precision():
             drawn = self.draw(x, draws, seed, options)
             doubts = self.doubts(x, drawn.u, seed, options)
-        theta, trust = drawn_parameters(self.prior, drawn.u, options.given), judge(self.prior.names, doubts, drawn.info)
+        theta, trust = self.prior.from_normal(drawn.u), judge(self.prior.names, doubts, drawn.info)
+        if options.given is not None:
+            theta = with_given(theta, self.prior, options.given)
         self.warn_of(trust)
         seconds = time.perf_counter() - started
         x_obs, inputs = x.reshape(len(x), *self.shape), self.inputs_of(x)
@@ -374,20 +374,13 @@ class Posterior(Fitted, Densities):
         """
         draws = settings.count("draws", draws, 1)
         options = self._checked_options(Options(rule, sampler, set_size, chains, prior, given))
-        x = settings.numbers("x_obs", complete(x_obs, self.shape, len(self.input_names)) if self.missing else x_obs)
-        if inputs is not None:
-            x = np.concatenate([x, settings.numbers("inputs", inputs)], axis=2)
-        if x.ndim != 2 + len(self.shape) or len(x) == 0:
-            raise ScorefoldError(
-                f"expected x_obs of shape (data sets, n, {', '.join(map(str, self.shape))}); got {x.shape}. Data sets of "
-                "different sizes go to sample, as a list."
-            )
+        x = many_sets(x_obs, inputs, self.shape, len(self.input_names), self.missing)
         seeds = seeds_of(seed, len(x))
-        flat = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
+        x = self.checked(x.reshape(-1, *self.shape)).reshape(*x.shape[:2], -1)
         started = time.perf_counter()
         with single_precision():
             draw = self.draw_many if prior is None else partial(draw_one_by_one, self.draw, self.prior.dim)
-            found = draw_in_parts(draw, self.together(draws), flat, draws, seeds, options, progress)
+            found = draw_in_parts(draw, self.together(draws), x, draws, seeds, options, progress)
         return gathered(self.prior, options.given, found, len(x), time.perf_counter() - started)
 
     def draw_many(

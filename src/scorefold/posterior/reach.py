@@ -122,7 +122,9 @@ class Reach(NamedTuple):
 
 
 def reach_of(cases: TrainingSet, standardize: Standardize, copies: int = 1) -> Reach:
-    """From the first observation of every case that has one, each there so many times; a part of very many."""
+    """The reach of training cases, by the first observation of each that has one; a part of very many, each there `copies`
+    times.
+    """
     rows = np.flatnonzero(cases.sizes > 0)
     number = len(rows) if cases.stream is None else len(cases.stream.fold)
     rows = rows[:: -(-len(rows) // MOST_CURVE_CASES)]
@@ -130,7 +132,7 @@ def reach_of(cases: TrainingSet, standardize: Standardize, copies: int = 1) -> R
 
 
 def fit_reach(z: Float[np.ndarray, "cases x"], u: Float[np.ndarray, "cases dim"], cases: int | None = None) -> Reach:
-    """From standardised single observations and their parameters, of so many cases or of these."""
+    """The reach of standardised single observations and their parameters, of so many cases or of these."""
     z, u = np.asarray(z, np.float64), np.asarray(u, np.float64)
     phi = terms(u)
     weight = np.linalg.solve(phi.T @ phi + CURVE_RIDGE * len(u) * np.eye(phi.shape[1]), phi.T @ z)

@@ -12,6 +12,8 @@ from scorefold.errors import ScorefoldError, closest
 from scorefold.sample import DPM, SAMPLERS, Metropolis, Sampler, SelfTuned, Transitions
 from scorefold.score.network import Shape
 
+FOR_ONE_SET, FOR_SEVERAL = DPM(), SelfTuned()
+"""The samplers that are taken where none is asked for."""
 DAMPED_FROM = 1_000
 """From so many sets on the default rule is damped: with exact scores as right as the sum, and its time hardly grows with n."""
 
@@ -78,7 +80,8 @@ def pair(rule: Any, sampler: Any, sets: int, shape: Shape) -> tuple[Rule, Sample
     Raises:
         ScorefoldError: They do not go together, or not with this network.
     """
-    chosen_sampler = (DPM() if sets == 1 else SelfTuned()) if sampler is None else get_sampler(sampler)
+    usual = FOR_ONE_SET if sets == 1 else FOR_SEVERAL
+    chosen_sampler = usual if sampler is None else get_sampler(sampler)
     many = sets >= DAMPED_FROM and isinstance(chosen_sampler, SelfTuned)
     chosen_rule = (Damped() if many else Diffused()) if rule is None else get_rule(rule)
     if isinstance(chosen_sampler, Metropolis) and not shape.conservative:

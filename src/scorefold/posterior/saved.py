@@ -115,7 +115,7 @@ def parts(posterior: Any) -> tuple[dict[str, Any], Arrays]:
 
 
 def _write_fields(value: Any, path: str, arrays: Arrays) -> dict[str, Any]:
-    """Of a NamedTuple, a dataclass or a posterior, whose networks are no part of the JSON."""
+    """The fields of a NamedTuple, a dataclass or a posterior, whose networks are no part of the JSON."""
     networks = getattr(value, "networks", ())
     description = {
         name: _write(getattr(value, name), hint, path + name, arrays)
@@ -302,8 +302,8 @@ def _dict(value: Any, inside: tuple[Any, ...], path: str, reading: _Reading) -> 
 def _prior(value: Any, path: str, reading: _Reading) -> Make:
     header = reading.source.header.arrays
     shapes = {path + name: shape for name, shape in codec.shapes(value).items()}
-    if path + codec.DRAWS not in header:  # they may have been left out
-        shapes.pop(path + codec.DRAWS, None)
+    if path + codec.DRAWS_ARRAY not in header:  # they may have been left out
+        shapes.pop(path + codec.DRAWS_ARRAY, None)
     reading.expected.update({name: Spec(shape, FLOAT64) for name, shape in shapes.items()})
     return lambda arrays: codec.from_parts(value, {name.removeprefix(path): arrays.pop(name) for name in shapes})
 
@@ -327,7 +327,7 @@ def _spec(hint: Any, path: str, reading: _Reading, finite: bool) -> Spec:
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """Of the fields, in their order."""
+    """The annotations of the fields, in their order."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: hints[name] for name in (getattr(kind, "_fields", None) or [field.name for field in fields(kind)])}
 

@@ -43,7 +43,11 @@ class HasSingleScores(Protocol):
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What `posterior.sensitivity` returns; print it. All numbers are in posterior sd, to first order."""
+    """What `posterior.sensitivity` returns: what each mean owes to each observation, and to the prior. Print it, the most
+    influential observations first.
+
+    All numbers are in posterior sd, to first order. One far larger than the others deserves a look: is the observation right?
+    """
 
     names: tuple[str, ...]
     observations: Float[np.ndarray, "n dim"]

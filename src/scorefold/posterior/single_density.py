@@ -23,7 +23,7 @@ from scorefold.types import Array, Float, Scalar, Theta
 
 STEPS = 64
 """At most, each of two levels or more."""
-TOGETHER = 64
+SETS_TOGETHER = 64
 """Sets at a time."""
 
 
@@ -37,7 +37,7 @@ class Single(NamedTuple):
 
 def single_log_densities(ensemble: ScoreEnsemble, x: np.ndarray, grid: Level, u: np.ndarray) -> Single:
     """log p(u | x_j) of single observations x (n, features) at one u (dim,), for all levels in rising t."""
-    padded = np.zeros((-(-len(x) // TOGETHER) * TOGETHER, ensemble.network.shape.largest_set, x.shape[1]))
+    padded = np.zeros((-(-len(x) // SETS_TOGETHER) * SETS_TOGETHER, ensemble.network.shape.largest_set, x.shape[1]))
     padded[: len(x), 0] = x
     sets, at = jnp.asarray(padded, jnp.float32), jnp.asarray(u, jnp.float32)
     T = len(grid.t)
@@ -87,4 +87,4 @@ def _along(
         return log_normal + len(u) / 2 * (jnp.log(grid.gamma[-1]) - jnp.log(grid.gamma[0])) + total
 
     with jax.default_matmul_precision("highest"):
-        return jax.lax.map(one, x, batch_size=TOGETHER)
+        return jax.lax.map(one, x, batch_size=SETS_TOGETHER)

@@ -18,7 +18,7 @@ from scorefold.density.mean_terms import MeanTerms, Terms
 from scorefold.posterior.asked import Asked
 from scorefold.sample.ascent import ascend, curvatures
 from scorefold.sample.nuts import Chains, all_chains
-from scorefold.score.ensemble import bucket
+from scorefold.train.rows import bucket
 from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta
 
 CHUNK = 64

@@ -41,7 +41,7 @@ class Summary:
 
     @property
     def head(self) -> tuple[str, ...]:
-        """Of the columns."""
+        """The heads of the columns."""
         tail = 50 * (1 - self.level)
         own = ("parameter", "mean", "sd", f"{tail:.4g} %", "median", f"{100 - tail:.4g} %")
         return (*own, "expected shift (sd)", "width off by") if self._expected else own

@@ -49,9 +49,9 @@ from scorefold.sample.tempered import (
 )
 from scorefold.sample.tempered import judged as judged_clouds
 from scorefold.sample.variational import LARGEST_TAIL_SHAPE, VariationalInfo, variational_draws
-from scorefold.score.ensemble import bucket
+from scorefold.train.rows import bucket
 from scorefold.train.training import History
-from scorefold.types import Float, Key, draw_key, draw_keys
+from scorefold.types import Cloud, Float, Key, draw_key, draw_keys
 
 SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
 
@@ -60,6 +60,8 @@ ACROSS = 1 / 3
 """Of the sd of places where scores are checked, over which they are compared: half a posterior sd."""
 MANY = 64
 """Different observations, from which on the terms of some are added up at every step, and those of all once."""
+SHARPENED = 64.0
+"""The power of the likelihood by which its own maximum is nearly that of the product with the prior."""
 MASSES_AT = 64
 """Draws of u at which the mass of a geometric mean of densities is measured."""
 ON_ACCELERATORS = 128
@@ -134,11 +136,22 @@ class SummedPosterior(Posterior):
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
-        """Maxima uphill from points u."""
-        own, asked = (self.terms, *sums.counted(x), self._tilt), asked_of(self.prior, options)
+        """Maxima uphill from points u; of the density of θ also from where the likelihood alone leads from there.
+
+        A narrow peak on a wide hill may hold next to none of the draws and still be the highest. From the hill no way leads up
+        to it, but the likelihood has its maximum there.
+        """
+        (different, times), asked = sums.counted(x), asked_of(self.prior, options)
         by_volume = on_device(volume(self.prior)) if of_theta else None
-        found = sums.climbed(jnp.asarray(u, jnp.float32), (own, asked), by_volume)
-        return Summits(*(np.asarray(part, np.float64) for part in found))
+
+        def uphill(u: Any, power: float) -> tuple[Cloud, Any]:
+            data = (self.terms, different, power * times, self._tilt)
+            return sums.climbed(jnp.asarray(u, jnp.float32), (data, asked), by_volume)
+
+        found = [uphill(u, 1.0)]
+        if of_theta:
+            found.append(uphill(uphill(u, SHARPENED)[0], 1.0))
+        return Summits(*(np.concatenate(parts).astype(np.float64) for parts in zip(*found, strict=True)))
 
     def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
         """What the terms leave out of log p(x_1 … x_n): volumes, and what a geometric mean of densities lacks to 1."""

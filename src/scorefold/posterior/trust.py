@@ -66,7 +66,7 @@ class Calibrated(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Of the shift, in posterior sd, and of the log ratio of sds."""
+    """How the true errors of the shift, in posterior sd, and of the log ratio of sds follow the disagreement."""
 
     shift: Calibrated
     width: Calibrated
@@ -108,7 +108,16 @@ class Trust:
 
     `print(draws.trust)` says it in words. It costs nothing but a moment, and is an estimate: draws called good were nearly all
     within 0.5 posterior sd and a factor 1.25 in width where the truth is known. `posterior.check(x_obs, simulator)` spends some
-    hundred simulations on a better one.
+    hundred simulations on a better one, and `posterior.refine` simulates where draws are not good enough. `docs/trust.md` says
+    what the verdicts mean.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=200)
+        >>> trust = sf.fit(sims, "abc").sample([[0.5, 0.7]], draws=100).trust
+        >>> trust.known, str(trust)  # NPSE, NPE, NLE and NRE have an ensemble, and a verdict
+        (False, 'not known: ABC has no ensemble whose members could disagree')
     """
 
     names: tuple[str, ...]
@@ -135,8 +144,11 @@ class Trust:
         return self.verdict == BAD
 
     def summary(self) -> dict[str, Any]:
-        """Everything that `print` says, as strict JSON can hold it: the verdict, why, and for each parameter the expected
-        errors.
+        """Everything that `print` says, for a file.
+
+        Returns:
+            What strict JSON can hold: "verdict", "why" and, for each parameter, "shift", "width", "shift at most" and "width at
+            most".
         """
         numbers = {
             "shift": self.shift, "width": self.width, "shift at most": self.shift_at_most, "width at most": self.width_at_most,
@@ -238,11 +250,11 @@ class Around(NamedTuple):
         return cls(cross, precision, np.maximum(theta.std(axis=0), 1e-300))
 
     def shift(self, offset: Float[np.ndarray, "*some dim"]) -> Float[np.ndarray, "*some dim"]:
-        """Of the parameters' means, in sd, where the score is off by a constant."""
+        """How far the parameters' means move, in sd, where the score is off by a constant."""
         return offset @ self.cross.T / self.sd
 
     def log_width(self, slope: Float[np.ndarray, "*some dim dim"]) -> Float[np.ndarray, "*some dim"]:
-        """Of the parameters, where the score is off by slope (u - ū)."""
+        """By how much the logarithms of the parameters' sds change, where the score is off by slope (u - ū)."""
         own = np.einsum("kd,de,ke->k", self.cross, self.precision, self.cross)
         return np.einsum("kd,...de,ke->...k", self.cross, slope, self.cross) / np.maximum(own, 1e-300) / 2
 
@@ -252,7 +264,7 @@ def _covariance(centred: Float[np.ndarray, "draws dim"]) -> Float[np.ndarray, "d
 
 
 def _regular(matrix: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
-    """With an inverse."""
+    """The matrix with a little more on its diagonal, so that it has an inverse."""
     return matrix + (1e-9 * np.trace(matrix) / len(matrix) + 1e-30) * np.eye(len(matrix))
 
 

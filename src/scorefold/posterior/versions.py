@@ -21,7 +21,7 @@ def _everywhere(change: Change, config: Any) -> Any:
 
 
 def _without_inputs(found: dict[str, Any]) -> dict[str, Any]:
-    """Of version 3, when nothing had known inputs, in version 4."""
+    """A model of version 3, when nothing had known inputs, in version 4."""
     if isinstance(found.get("seen"), dict):
         found["seen"] |= {"input_names": [], "inputs": None}
     if found.get("kind") == "summed" and isinstance(found.get("posterior"), dict):
@@ -43,12 +43,12 @@ def _from_version_4(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_straightening(found: dict[str, Any]) -> dict[str, Any]:
-    """Of version 5, when likelihoods and ratios knew parameters as u alone, in version 6."""
+    """A model of version 5, when likelihoods and ratios knew parameters as u alone, in version 6."""
     return found | {"straighten": False} if found.get(IS) in ("NLE", "NRE") else found
 
 
 def _without_changing_noise(found: dict[str, Any]) -> dict[str, Any]:
-    """Of version 6, when the noise around a likelihood's line was the same everywhere, in version 7."""
+    """A model of version 6, when the noise around a likelihood's line was the same everywhere, in version 7."""
     return found | {"changing": False} if found.get(IS) == "NLE" else found
 
 

@@ -57,7 +57,7 @@ def describe(prior: Prior) -> dict[str, Any]:
 def arrays(prior: Prior) -> dict[str, np.ndarray]:
     """The arrays that go beside the description: the draws of a prior from draws if they are at hand, else nothing."""
     law = prior._law
-    return {DRAWS: law.rows.copy()} if isinstance(law, Whitened) and law.rows is not None else {}
+    return {DRAWS_ARRAY: law.rows.copy()} if isinstance(law, Whitened) and law.rows is not None else {}
 
 
 def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> Prior:
@@ -67,14 +67,14 @@ def restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | N
     """
     kind = check(description)
     given = dict(arrays or {})
-    if unknown := set(given) - ({DRAWS} if kind == "draws" else set()):
+    if unknown := set(given) - ({DRAWS_ARRAY} if kind == "draws" else set()):
         raise _unreadable(f"no arrays named {', '.join(sorted(map(str, unknown)))} belong to a prior of kind {kind!r}")
     try:
         with np.errstate(all="ignore"):
             if kind == "multivariate normal":
                 return Prior(_gaussian(description), names=description["names"])
             if kind == "draws":
-                rows = given.get(DRAWS)
+                rows = given.get(DRAWS_ARRAY)
                 return Prior(Whitened.described(description, None if rows is None else _rows(rows)), names=description["names"])
             if kind == "proposal":
                 own = restore({"names": description["names"], **description["prior"]})
@@ -106,7 +106,7 @@ def parts(prior: Prior) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def size(description: Any) -> tuple[int, bool]:
-    """From a description of `parts`, not yet trusted: how many parameters there are, and whether the density is known."""
+    """How many parameters a description of `parts`, not yet trusted, has, and whether the density is known."""
     kind, dim = _kind_and_dim(description)
     return dim, kind != "draws"
 
@@ -116,7 +116,7 @@ def shapes(description: Any) -> dict[str, tuple[int, ...]]:
     kind, dim = _kind_and_dim(description)
     found: dict[str, tuple[int, ...]] = {}
     if kind == "draws":
-        found[DRAWS] = (_draw_count(description.get("count")), dim)
+        found[DRAWS_ARRAY] = (_draw_count(description.get("count")), dim)
     for prefix, section in _sections(description):
         found |= {prefix + name: (dim,) * axes for name, axes in ARRAY_AXES.get(section["kind"], {}).items()}
     return found
@@ -127,7 +127,7 @@ def from_parts(description: Any, arrays: Mapping[str, np.ndarray]) -> Prior:
     ScorefoldError.
     """
     _kind_and_dim(description)
-    return restore(_put_back(description, arrays), {name: array for name, array in arrays.items() if name == DRAWS})
+    return restore(_put_back(description, arrays), {name: array for name, array in arrays.items() if name == DRAWS_ARRAY})
 
 
 def _put_back(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -222,7 +222,7 @@ ARRAY_AXES: dict[str, dict[str, int]] = {
     **PROPOSALS,
 }
 """The same for everything that `parts` keeps apart."""
-DRAWS = "draws"
+DRAWS_ARRAY = "draws"
 
 
 def check_proposal(description: Any, dim: int) -> None:

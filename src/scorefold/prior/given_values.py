@@ -56,10 +56,10 @@ def plane(prior: Prior, given: Any) -> Plane:
     return Plane(np.linalg.pinv(C) @ d, linalg.null_space(C))
 
 
-def drawn_parameters(prior: Prior, u: np.ndarray, given: Any) -> np.ndarray:
-    """θ of draws u (…, dim), with the given values as they were given: u are in single precision."""
-    theta = prior.from_normal(u)
-    for name, value in (given or {}).items():
+def with_given(theta: np.ndarray, prior: Prior, given: Mapping[str, float | int]) -> np.ndarray:
+    """Draws θ (…, dim) with the given values as they were given: u are in single precision."""
+    theta = theta.copy()
+    for name, value in given.items():
         theta[..., prior.names.index(name)] = value
     return theta
 

@@ -47,6 +47,8 @@ OUTSIDE = 1e-4
 """The share of another prior's weight that may lie where nothing was simulated."""
 NOWHERE = 6.0
 """Prior sd beyond which there are no simulations, however many were made."""
+MOST_NOWHERE = 0.5
+"""The share of another prior's weight that may lie there: a wider prior reaches there too, and the posterior need not."""
 FAR_SHARE, WEIGHT_FAR_OUT = 0.003, 0.05
 """The outermost share of the simulations, and the weight there from which on it is said."""
 
@@ -163,7 +165,7 @@ def check_overlap(prior: Prior, other: Any) -> None:
 
     Raises:
         ScorefoldError: More than 1 in 10,000 of the other prior's draws lie outside the support of the first, parameters
-            differ, or a density is not known; or much of it lies beyond 6 sd of the first, where nothing was simulated either.
+            differ, or a density is not known; or most of it lies beyond 6 sd of the first, where nothing was simulated either.
     """
     _laws(prior, other)
     theta = other.sample(COUNTED, seed=0)
@@ -178,11 +180,12 @@ def check_overlap(prior: Prior, other: Any) -> None:
         )
     u = _own_space(prior, np.clip(theta, low, high))
     beyond = np.abs(u) > NOWHERE
-    if beyond.any(axis=1).mean() > WEIGHT_FAR_OUT:
+    share = beyond.any(axis=1).mean()
+    if share > MOST_NOWHERE:
         i = int(beyond.mean(axis=0).argmax())
         raise ScorefoldError(
-            f"expected another prior where simulations can have been; got one with {beyond[:, i].mean():.0%} of its weight "
-            f"beyond {NOWHERE:.0f} prior sd of {prior.names[i]!r}. Simulate from a prior that covers both."
+            f"expected another prior where simulations can have been; got one with {share:.0%} of its weight beyond "
+            f"{NOWHERE:.0f} prior sd, most of all of {prior.names[i]!r}. Simulate from a prior that covers both."
         )
     each = np.abs(u) > stats.norm.isf(FAR_SHARE / 2)
     far = each.any(axis=1) | (np.square(u).sum(axis=1) > stats.chi2.isf(FAR_SHARE, prior.dim))
@@ -240,7 +243,7 @@ def _table(
 
 
 def _filled(rows: np.ndarray) -> np.ndarray:
-    """With the nearest finite value where one is not finite."""
+    """The values, with the nearest finite one where one is not finite."""
     place = np.arange(rows.shape[1])
     for row in rows:
         good = np.isfinite(row)

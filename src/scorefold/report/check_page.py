@@ -21,7 +21,7 @@ COLUMNS = ("parameter", "shift", "standard error", "width", "factor either way")
 
 
 def check_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Is this answer right?") -> str:
-    """From the summary that `scorefold check` writes, and pictures by name, of which there need not be any."""
+    """The page, from the summary that `scorefold check` writes, and pictures by name, of which there need not be any."""
     try:
         body = _body(summary)
     except (KeyError, TypeError) as error:

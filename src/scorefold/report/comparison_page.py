@@ -13,7 +13,7 @@ LEAD = (
 
 
 def comparison_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Which posterior is best?") -> str:
-    """From the summary that `Comparison.write` leaves, and pictures by name, of which there need not be any."""
+    """The page, from the summary that `Comparison.write` leaves, and pictures by name, of which there need not be any."""
     try:
         body = _body(summary)
     except (KeyError, TypeError, IndexError) as error:

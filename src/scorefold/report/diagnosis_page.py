@@ -37,7 +37,7 @@ READING = (
 
 
 def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Can this posterior be trusted?") -> str:
-    """From the summary that `Diagnosis.write` leaves, and its pictures by name."""
+    """The page, from the summary that `Diagnosis.write` leaves and its pictures by name."""
     try:
         body = _body(summary, pictures)
     except (KeyError, TypeError) as error:

@@ -30,13 +30,13 @@ TRUST = (
     "The networks of an ensemble were trained on different parts of the simulations. Where they disagree on these "
     "observations, the answer may be off: by so many posterior sd in the mean, and by such a factor, 1 or more, in the width."
 )
-KINDS = {"not to be trusted": "bad", "not known": "unknown"}
+CLASSES = {"not to be trusted": "bad", "not known": "unknown"}
 """How a verdict is set; others are good news."""
 PERFECT = {"squared MMD": "0", "C2ST": "0.5", "sliced Wasserstein": "near 0", "sd ratio": "1", "mean shift": "0"}
 
 
 def infer_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
-    """From the run's summary, and its pictures by name."""
+    """The page, from the run's summary and its pictures by name."""
     try:
         settings, measures, seconds = (summary[part] for part in ("settings", "measures", "seconds"))
         checks = health(summary["converged"], summary["diverged"])
@@ -71,7 +71,7 @@ def _trust(told: dict[str, Any] | None) -> list[str]:
     """What the draws say of their own error, where they say anything."""
     if told is None:
         return []
-    kind, rows = KINDS.get(told["verdict"], "good"), trust_rows(told)
+    kind, rows = CLASSES.get(told["verdict"], "good"), trust_rows(told)
     said = f'<p class="verdict {kind}">Trust: {escaped(told["verdict"])}: {escaped(told["why"])}.</p>'
     if not rows:
         return [said]

@@ -48,7 +48,7 @@ CHECKABLE = (*REFINABLE, "NRE")
 
 
 def after_inference(summary: Mapping[str, Any]) -> str:
-    """For the page of `infer`."""
+    """What to do next, on the page of `infer`."""
     if not summary["converged"]:
         return NOT_SETTLED
     told = summary.get("trust") or {"verdict": "not known"}
@@ -56,7 +56,7 @@ def after_inference(summary: Mapping[str, Any]) -> str:
 
 
 def after_check(summary: Mapping[str, Any]) -> str:
-    """For the page of `check`."""
+    """What to do next, on the page of `check`."""
     return BY_CHECK["limited" if summary.get("limited") else "good" if summary["verdict"] == "good" else "else"]
 
 

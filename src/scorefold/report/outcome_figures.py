@@ -21,7 +21,7 @@ from scorefold.shown import one_line
 MOST_BARS = 30
 FEWEST_BINS, MOST_BINS = 6, 24
 """Of a histogram: about two for each root of the number of observations, as more of them are empty."""
-MOST_NUMBERS = 8
+MOST_PANELS = 8
 """More are not drawn one by one."""
 
 
@@ -38,7 +38,7 @@ class _Panel(NamedTuple):
 
 def are_drawn(kinds: Sequence[str]) -> bool:
     """Whether outcomes of these kinds are drawn one by one: where some are binary or counts, and there are not too many."""
-    return len(kinds) <= MOST_NUMBERS and any(kind in ("binary", "count") for kind in kinds)
+    return len(kinds) <= MOST_PANELS and any(kind in ("binary", "count") for kind in kinds)
 
 
 def outcomes(

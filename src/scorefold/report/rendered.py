@@ -15,7 +15,7 @@ def as_text(parts: Group) -> str:
 
 
 def as_html(parts: Group) -> str:
-    """With colours; everything is escaped."""
+    """The text as HTML, with colours; everything is escaped."""
     return _printed(parts).export_html(inline_styles=True, code_format=IN_A_NOTEBOOK)
 
 

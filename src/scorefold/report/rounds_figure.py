@@ -17,7 +17,7 @@ from scorefold.report.palette import BLUE, BLUE_MID, FRAME, INK, ORANGE
 
 ASIDE, WIDTH = 0.19, 0.13
 """Of simulations and draws from the middle of their round, and half the width of either, in rounds."""
-ROOM = 0.15
+MARGIN = 0.15
 """Beyond the last region in the lower panel, as a part of it."""
 NARROWS = 2.5
 """How many times the last round's scale the whole way must be for a panel of its own."""
@@ -78,7 +78,7 @@ def _draw(axes: Axes, steps: Sequence[Step], k: int, truth: np.ndarray | None) -
 
 
 def _reach(step: Step, k: int) -> tuple[float, float]:
-    """Of 95 % of the simulations and of all draws."""
+    """The range of 95 % of the simulations and of all draws."""
     low, high = step.draws[:, k].min(), step.draws[:, k].max()
     if step.region is None:
         return low, high
@@ -94,4 +94,4 @@ def _narrows(steps: Sequence[Step], k: int) -> bool:
 
 def _last_scale(steps: Sequence[Step], k: int) -> tuple[float, float]:
     low, high = _reach(steps[-1], k)
-    return low - ROOM * (high - low), high + ROOM * (high - low)
+    return low - MARGIN * (high - low), high + MARGIN * (high - low)

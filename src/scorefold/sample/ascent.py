@@ -3,8 +3,8 @@
     u ← u + |H|⁻¹ s(u),   H = -(J + Jᵀ)/2,   J = ∂s/∂u,
 
 with |H| made of the absolute eigenvalues of H, so that every step goes uphill, also where the density is not concave; none of
-them is taken for smaller than `FLATTEST`, and no step is longer than `LONGEST` prior sd. A Gaussian's maximum is reached at
-once. There sᵀ|H|⁻¹s, twice what a step gains in nat, is 0, and the points stay where it is small for all of them.
+them is taken for smaller than `LEAST_CURVATURE`, and no step is longer than `LONGEST` prior sd. A Gaussian's maximum is reached
+at once. There sᵀ|H|⁻¹s, twice what a step gains in nat, is 0, and the points stay where it is small for all of them.
 """
 
 import jax
@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from scorefold.types import Array, Callable, Cloud, Float, Scalar, Theta
 
-FLATTEST = 1e-2
+LEAST_CURVATURE = 1e-2
 """Curvature, where the prior's is 1."""
 LONGEST = 0.5
 THERE = 1e-7
 """sᵀ|H|⁻¹s of a point that has arrived, a few 1e-4 sd from the maximum."""
-TOGETHER = 16
+COLUMNS_TOGETHER = 16
 """Derivatives at a time."""
 
 
@@ -50,7 +50,7 @@ def curvatures(score: Callable[[Cloud], Cloud], u: Cloud) -> Float[Array, "draws
         return jax.jvp(score, (u,), (jnp.broadcast_to(axis, u.shape),))[1]
 
     # Together, as the score itself is then computed once; not too many, as each takes as much memory as a cloud.
-    columns = jax.lax.map(column, jnp.eye(u.shape[1], dtype=u.dtype), batch_size=TOGETHER)
+    columns = jax.lax.map(column, jnp.eye(u.shape[1], dtype=u.dtype), batch_size=COLUMNS_TOGETHER)
     jacobian = jnp.moveaxis(columns, 0, -1)
     return -(jacobian + jnp.swapaxes(jacobian, 1, 2)) / 2
 
@@ -58,7 +58,7 @@ def curvatures(score: Callable[[Cloud], Cloud], u: Cloud) -> Float[Array, "draws
 def _step(s: Theta, curvature: Float[Array, "dim dim"]) -> tuple[Theta, Scalar]:
     """How far to go, and sᵀ|H|⁻¹s."""
     values, vectors = jnp.linalg.eigh(curvature)
-    along, steepness = vectors.T @ s, jnp.maximum(jnp.abs(values), FLATTEST)
+    along, steepness = vectors.T @ s, jnp.maximum(jnp.abs(values), LEAST_CURVATURE)
     step = vectors @ (along / steepness)
     length: Scalar = jnp.linalg.norm(step)
     return jnp.nan_to_num(step * jnp.minimum(1.0, LONGEST / jnp.maximum(length, 1e-30))), jnp.sum(along**2 / steepness)

@@ -23,16 +23,16 @@ from scipy.special import logsumexp
 from scorefold.errors import ScorefoldError
 from scorefold.types import Float
 
-ROUNDS, CHANGE = 500, 1e-8
+ITERATIONS, CHANGE = 500, 1e-8
 MOST_COMPONENTS = 4
 EM_STEPS = 100
-SMALLEST_SHARE = 0.02
-AT_PEAKS, FLATTEST = 0.25, 0.25
+SMALLEST_PART = 0.02
+AT_PEAKS, LEAST_PEAKED = 0.25, 0.25
 """The share of q at maxima, and the least curvature of one, where the prior's is 1."""
 FEWEST_OF_Q = 2_000
-DISAGREE, KNOWN = 0.1, 0.2
+DISAGREE, KNOWN_WELL = 0.1, 0.2
 """Nat: by so much more than chance two estimates may differ, and the largest error of the second that counts."""
-WIDER = 1.1
+WIDENED = 1.1
 """The Gaussians' sds are so many times those of the draws, as tails should be heavier rather than lighter."""
 
 
@@ -110,7 +110,7 @@ def log_constant(
         float(logsumexp(weights) - np.log(len(weights))), float(np.sqrt(_relative_variance(weights) / len(weights))), False
     )
     apart = abs(bridged.log - alone.log) > DISAGREE + 4 * np.hypot(bridged.error, alone.error)
-    return alone if apart and alone.error < KNOWN else bridged
+    return alone if apart and alone.error < KNOWN_WELL else bridged
 
 
 def peaks_at(means: Float[np.ndarray, "points dim"], curvatures: Float[np.ndarray, "points dim dim"]) -> Gaussians | None:
@@ -120,7 +120,7 @@ def peaks_at(means: Float[np.ndarray, "points dim"], curvatures: Float[np.ndarra
         if not (np.isfinite(mean).all() and np.isfinite(curvature).all()):
             continue
         values, vectors = np.linalg.eigh(curvature)
-        if values[0] <= FLATTEST:
+        if values[0] <= LEAST_PEAKED:
             continue
         if all((mean - other) @ curvature @ (mean - other) > len(mean) for other, _ in kept):
             kept.append((mean, np.linalg.cholesky((vectors / values) @ vectors.T)))
@@ -132,14 +132,14 @@ def peaks_at(means: Float[np.ndarray, "points dim"], curvatures: Float[np.ndarra
 
 def _joined(q: Gaussians, peaks: Gaussians) -> Gaussians:
     weights = np.concatenate([q.log_weights + np.log(1 - AT_PEAKS), peaks.log_weights + np.log(AT_PEAKS)])
-    return Gaussians(weights, np.concatenate([q.means, peaks.means]), np.concatenate([q.roots, WIDER * peaks.roots]))
+    return Gaussians(weights, np.concatenate([q.means, peaks.means]), np.concatenate([q.roots, WIDENED * peaks.roots]))
 
 
 def _bridge(h_own: np.ndarray, q_own: np.ndarray, h_theirs: np.ndarray, q_theirs: np.ndarray) -> Constant:
     count, other = len(h_own), len(h_theirs)
     log_a, log_b = np.log(count / (count + other)), np.log(other / (count + other))
     log_z = float(np.median(h_own - q_own))
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         above = h_theirs - np.logaddexp(log_a + h_theirs - log_z, log_b + q_theirs)
         below = q_own - np.logaddexp(log_a + h_own - log_z, log_b + q_own)
         before, log_z = log_z, float(logsumexp(above) - np.log(other) - logsumexp(below) + np.log(count))
@@ -171,7 +171,7 @@ def fit_gaussians(u: Float[np.ndarray, "draws dim"], rng: np.random.Generator) -
     size = [len(fit.means) * (1 + dim + dim * (dim + 1) / 2) for fit, _ in fits]
     best = int(np.argmin([-2 * total + cost * np.log(draws) for (_, total), cost in zip(fits, size, strict=True)]))
     chosen = fits[best][0]
-    return chosen._replace(roots=WIDER * chosen.roots)
+    return chosen._replace(roots=WIDENED * chosen.roots)
 
 
 def _nearest(white: np.ndarray, components: int, rng: np.random.Generator) -> np.ndarray:
@@ -188,7 +188,7 @@ def _em(u: np.ndarray, shares: np.ndarray) -> tuple[Gaussians, float]:
     """The mixture, and its log likelihood."""
     total = -np.inf
     while True:
-        shares = shares[:, shares.mean(axis=0) > SMALLEST_SHARE]
+        shares = shares[:, shares.mean(axis=0) > SMALLEST_PART]
         shares = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
         for _ in range(EM_STEPS):
             weights = shares.sum(axis=0) / len(u)
@@ -200,7 +200,7 @@ def _em(u: np.ndarray, shares: np.ndarray) -> tuple[Gaussians, float]:
             shares, before, total = np.exp(joint - each[:, None]), total, float(each.sum())
             if total - before < 1e-4 * len(u):
                 break
-        if (shares.mean(axis=0) > SMALLEST_SHARE).all():
+        if (shares.mean(axis=0) > SMALLEST_PART).all():
             return mixture, total
 
 

@@ -37,12 +37,12 @@ Loop = Callable[[Callable[[State], Any], Callable[[State], State], State], State
 
 
 def at_once(goes_on: Callable[[State], Any], step: Callable[[State], State], state: State) -> State:
-    """In a compiled program."""
+    """The whole loop within a compiled program."""
     return jax.lax.while_loop(goes_on, step, state)
 
 
 def step_by_step(goes_on: Callable[[State], Any], step: Callable[[State], State], state: State) -> State:
-    """Out of any."""
+    """A loop outside of any compiled program, one call a step."""
     while goes_on(state):
         state = step(state)
     return state

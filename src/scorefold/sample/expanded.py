@@ -39,7 +39,7 @@ from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
 SOME = 16
 """B at first."""
 REACH = 8.0
-REFITS, MORE = 1, 8
+REFITS, MORE_TERMS = 1, 8
 """By least squares at draws, before there are so many times as many terms."""
 LEAST_SHARE, NEAR_ALL, FIRST_WEIGHED = 0.9, 0.99, 64
 """At so many draws the weights are known first; if their effective size is nearly all, the others have them as well."""
@@ -154,7 +154,7 @@ def expanded_draws(many: Many, dim: int, clouds: Clouds, draws: int, key: Key) -
                 evidence = info.log_evidence + float(logsumexp(left)) - np.log(len(left)) + many.level(whole)
                 return u[:draws], info._replace(log_evidence=evidence, terms=terms, share=share_of(left))
             expansion = refitted(expansion, u[:first], exact, _values(many, some, u[:first]))
-        terms *= MORE
+        terms *= MORE_TERMS
     u, info = tempered_draws(many.at(whole), dim, clouds, draws, key_draw)
     return u, info._replace(log_evidence=info.log_evidence + many.level(whole))
 
@@ -179,7 +179,7 @@ def _promises(many: Many, whole: Any, some: Any, expansion: Expansion, seed: int
 
 
 def coefficients(dim: int) -> int:
-    """Of a polynomial of second order."""
+    """How many coefficients a polynomial of second order has."""
     return (dim + 1) * (dim + 2) // 2
 
 
@@ -248,7 +248,7 @@ def _bent(many: Many, whole: Any, summits: Summits, seed: int) -> Float[np.ndarr
 
 
 def _expansion(many: Many, some: Any, summits: Summits) -> Expansion:
-    """At the summits."""
+    """The expansion of what some terms leave out, at the summits."""
     there = int(np.asarray(summits.there).sum())
     local = locals_at(many.at(some), summits.u, summits.covariance, there)
     return Expansion(summits.u, _whitening(summits.covariance), summits.terms, local, summits.there)

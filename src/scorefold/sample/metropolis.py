@@ -24,7 +24,7 @@ from scorefold.types import Array, Cloud, Count, Float, Key, Scalar
 
 WANTED = 0.7
 LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H = 1.0, 0.01
-SPREAD = 30.0
+STEP_SPREAD = 30.0
 """The longest step of a move over the shortest."""
 
 
@@ -131,7 +131,7 @@ def _move(
     root = preconditioner(state.u[1 - half], state.score[1 - half], key_near)
     inverse = jnp.linalg.inv(root)
     # Steps of many lengths: a draw where the density is narrower than elsewhere would refuse all long ones.
-    a = jnp.exp(-h * SPREAD ** (-(jax.random.uniform(key_step, (len(state.u[half]), 1)) ** 2)))
+    a = jnp.exp(-h * STEP_SPREAD ** (-(jax.random.uniform(key_step, (len(state.u[half]), 1)) ** 2)))
 
     u, s, value = state.u[half], state.score[half], state.value[half]
     to = ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * jax.random.normal(key_noise, u.shape) @ root.T

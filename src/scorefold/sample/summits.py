@@ -32,7 +32,7 @@ POINTS, STEPS = 32, 48
 LONGEST = 0.5
 """A step, in prior sd."""
 SMALLEST_VARIANCE = 1e-14
-FROM_PRIOR = 0.25
+PRIOR_SHARE = 0.25
 """ρ."""
 LADDER = (0.4, 0.2, 0.2, 0.2)
 """r: of a summit's draws, those from its own width, twice, four and eight times that."""
@@ -148,7 +148,7 @@ def around(u: Float[Array, "points dim"], value: Float[Array, " points"], invers
         jnp.concatenate([jnp.zeros((1, dim)), jnp.tile(u, (len(LADDER), 1))]),
         jnp.concatenate([jnp.eye(dim)[None], symmetric(0.5)]),
         jnp.concatenate([jnp.eye(dim)[None], symmetric(-0.5)]),
-        jnp.log(jnp.concatenate([jnp.array([FROM_PRIOR]), (1 - FROM_PRIOR) * parts])),
+        jnp.log(jnp.concatenate([jnp.array([PRIOR_SHARE]), (1 - PRIOR_SHARE) * parts])),
         jnp.concatenate([jnp.zeros(1), jnp.sum(jnp.log(ladder), axis=2).reshape(-1) / 2]),
     )
 

@@ -15,7 +15,7 @@ from scorefold.sample.by_steps import IMPOSSIBLE, Look, numbers, program, step_b
 from scorefold.sample.summits import STEPS, Climber, ahead_of, arrived, climbed, climbers, stepped
 from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar, Theta
 
-LOOKED_AT, IN_BETWEEN = 64, 1_024
+TERMS_LOOKED_AT, IN_BETWEEN = 64, 1_024
 """The terms of the sum on which summits are looked for, and of that on which they are followed first."""
 CENTRES, FURTHER_STEPS, ARRIVED = 8, 16, 1e-3
 """Summits that are followed on the sum of all terms, at most, by how many steps at most, and how far in log density a point may
@@ -76,7 +76,7 @@ def summits_of(many: Many, dim: int, key: Key, seed: int) -> tuple[Any, Summits 
     None where one of them is at an edge: no polynomial is right there, and draws on one side of it would not tell what is
     missing on the other.
     """
-    looked_at = many.some(many.levelled(jnp.zeros(dim)), LOOKED_AT, seed, None)
+    looked_at = many.some(many.levelled(jnp.zeros(dim)), TERMS_LOOKED_AT, seed, None)
     with jax.default_matmul_precision("highest"):
         looked = climbed(many.at(looked_at), climbers(dim, key), STEPS + 1, step_by_step)
         return _followed(many, looked, seed)
@@ -88,7 +88,7 @@ def _followed(many: Many, looked: Climber, seed: int) -> tuple[Any, Summits | No
     Of very many terms, more are looked at in between, where most of what is no summit falls behind.
     """
     at, height, covariance = (np.asarray(part, np.float64) for part in (looked.u, looked.value, looked.inverse))
-    kept = apart(at, height, covariance, FAR_LOWER * many.number / LOOKED_AT)
+    kept = apart(at, height, covariance, FAR_LOWER * many.number / TERMS_LOOKED_AT)
     whole = many.levelled(looked.u[kept[0]])
     for number in [IN_BETWEEN] * (many.number >= 4 * IN_BETWEEN) + [many.number]:
         data = whole if number == many.number else many.some(whole, number, seed, None)
@@ -158,7 +158,7 @@ def locals_at(at: Look, u: Float[Array, "points dim"], covariance: Float[Array, 
 
 
 def _filled(part: Any) -> np.ndarray:
-    """With copies, where there are fewer summits than places for them, so that few programs serve any number."""
+    """Summits with copies, where there are fewer than places for them, so that few programs serve any number."""
     return np.resize(part, (CENTRES, *part.shape[1:]))
 
 
@@ -184,6 +184,6 @@ def _between(
 @program
 @jax.vmap
 def _covariances(bend: Float[Array, "dim dim"]) -> Float[Array, "dim dim"]:
-    """Of a Gaussian as curved as the posterior is, nowhere wider than the prior."""
+    """The covariance of a Gaussian as curved as the posterior is, nowhere wider than the prior."""
     values, vectors = jnp.linalg.eigh(jnp.eye(len(bend)) - bend)
     return (vectors / jnp.maximum(jnp.abs(values), 1.0)) @ vectors.T

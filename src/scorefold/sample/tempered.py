@@ -36,7 +36,7 @@ from scorefold.sample.summits import Mixture, summits
 from scorefold.shown import brief
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar
 
-KEPT = 0.5
+EFFECTIVE_SHARE = 0.5
 """The effective size of the weights after a rise, as a share of the cloud."""
 BISECTIONS = 40
 SMALLEST_RISE = 1e-12
@@ -46,7 +46,7 @@ FORGET, FORGET_LAST = 0.5, 5.0
 MOST_MOVES, MOST_LAST_MOVES = 8, 64
 LEAST_FORGOTTEN = 2.0
 """At τ = 1, in a run that converged."""
-SPREAD = 6.0
+STEP_SPREAD = 6.0
 """The longest Langevin step of a move over the shortest."""
 SMALLEST_CLOUD, LARGEST_CLOUD = 256, 1024
 LARGEST_DIFFERENCE, LARGEST_SPREAD = 0.4, 2.0
@@ -316,7 +316,7 @@ def largest_rise(value: Float[Array, " draws"], missing: Scalar) -> Scalar:
     """The largest Δτ, up to what is missing, that leaves the weights e^{Δτ v} half the draws, by bisection of its logarithm."""
 
     def bears(rise: Scalar) -> Array:
-        return 1 / jnp.sum(jax.nn.softmax(rise * value) ** 2) > KEPT * len(value)
+        return 1 / jnp.sum(jax.nn.softmax(rise * value) ** 2) > EFFECTIVE_SHARE * len(value)
 
     def halve(_: Any, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
         low, high = ends
@@ -338,14 +338,14 @@ def systematic(weights: Float[Array, " draws"], key: Key) -> Int[Array, " draws"
 
 @program
 def _proposed(run: _Run) -> _Proposed:
-    """For the first half, a Langevin step (0), a jump from q (1) or around the others (2)."""
+    """Proposals for the first half: a Langevin step (0), a jump from q (1) or around the others (2)."""
     key_near, key_normal, key_uniform = jax.random.split(jax.random.fold_in(run.keys[1], run.made), 3)
     (u, others), (s, s_others) = run.cloud.u, run.cloud.score(run.tau)
     root = preconditioner(others, s_others, key_near)
     # One move is made, and these serve any of the three.
     normal, (where, allowed) = jax.random.normal(key_normal, u.shape), jax.random.uniform(key_uniform, (2, len(u)))
     # Steps of many lengths: a draw where the density is narrower than elsewhere would refuse all long ones.
-    a, noise = jnp.exp(-run.h * SPREAD ** -where[:, None]), normal @ root.T
+    a, noise = jnp.exp(-run.h * STEP_SPREAD ** -where[:, None]), normal @ root.T
     near = ahead(u, s, a, root) + jnp.sqrt(1 - a**2) * noise
     far = others[jnp.minimum((where * len(u)).astype(int), len(u) - 1)] + _width(u) * noise
     to = jnp.select([run.jumps == 0, run.jumps == 1, run.jumps == 2], [near, run.mixture.at(where, normal), far])

@@ -12,18 +12,16 @@ With sets of several observations every other case is thinned to a random part o
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from scorefold.noise import Level
-from scorefold.score.gaussian_base import GaussianBase
-from scorefold.score.masked_base import MaskedBase
+from scorefold.score.fixed import Fixed
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape
-from scorefold.score.standardize import Standardize
+from scorefold.train.rows import few_at_a_time
 from scorefold.train.steps import Objective
-from scorefold.train.together import few_at_a_time
 from scorefold.train.training_set import Cases, thinned
 from scorefold.types import Array, Float, Key, Scalar
 
@@ -31,14 +29,6 @@ VALIDATION_STRATA = 4
 
 Over = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes a function of one row a function of many."""
-
-
-class Fixed(NamedTuple):
-    """What training does not change."""
-
-    levels: Level
-    standardize: Standardize
-    base: GaussianBase | MaskedBase | None
 
 
 def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, noise: Float[Array, " dim"]) -> Scalar:
@@ -56,7 +46,7 @@ def case_loss(model: ScoreModel, u: Array, x: Array, size: Array, level: Level, 
 
 
 def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key, over: Over = jax.vmap) -> Scalar:
-    """Of some cases, `over` all of which one case's loss is taken."""
+    """The mean loss of some cases, `over` all of which one case's loss is taken."""
     key_t, key_noise = jax.random.split(key)
     model = ScoreModel(network, fixed.standardize, fixed.base)
     count, T = len(cases.u), len(fixed.levels.t)
@@ -67,13 +57,13 @@ def _batch_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key, ove
 
 
 def score_loss(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
-    """Of some cases, every other one thinned, each at one level."""
+    """The loss of some cases, every other one thinned, each at one level."""
     key_thin, key = jax.random.split(key)
     return _batch_loss(network, fixed, thinned(cases, key_thin, network.shape.learns_prior), key)
 
 
 def score_validation(network: ScoreNetwork, fixed: Fixed, cases: Cases, key: Key) -> Scalar:
-    """Of cases as they are (where their sizes are fair: see `training_set.py`), each at several levels."""
+    """The loss of cases as they are (where their sizes are fair: see `training_set.py`), each at several levels."""
     if cases.weights is not None:
         key_thin, key = jax.random.split(key)
         cases = thinned(cases, key_thin, network.shape.learns_prior)

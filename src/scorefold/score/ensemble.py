@@ -11,7 +11,6 @@ from functools import lru_cache
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scorefold.compose.sets import SetScores
 from scorefold.noise import CLEAN, Level
@@ -228,7 +227,7 @@ class EnsembleSets(SetScores):
         return jax.vmap(lambda size: base.matrix(power, level, size))(self.sizes)
 
     def _of_sets(self, power: float, level: Level, index: Int[Array, " chunk"]) -> Float[Array, "chunk dim dim"]:
-        """The same for the sets at `index`, each by its size or by its own covariance."""
+        """The power of the covariance of the sets at `index`, each by its size or by its own."""
         if self.vectors is None or self.variances is None:
             return self._matrices(power, level)[self.which[index]]
         vectors, spread = self.vectors[index], level.gamma * self.variances[index] + level.noise
@@ -278,8 +277,3 @@ def fewest_numbers(shape: Shape, members: int) -> int:
     mlps = (3 * shape.depth + 2) * shape.width**2 + (shape.dim + shape.largest_set) * shape.width
     base = shape.largest_set * shape.dim * (shape.x + shape.dim) if shape.base else 0
     return members * mlps + base + 2 * shape.x
-
-
-def bucket(sets: int) -> int:
-    """The power of two that so many sets are padded to, so that few compiled programs serve any number of them."""
-    return 1 << int(np.ceil(np.log2(sets))) if sets > 1 else 1

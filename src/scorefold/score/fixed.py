@@ -15,15 +15,16 @@ Where numbers of an observation may be missing, the base is fitted to single obs
 (`masked_base.py`), and the mean μ(X) of every case is its own.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.stats import norm
 
-from scorefold.noise import CLEAN, LEAST_NOISE, RESOLVED, levels
-from scorefold.score.denoising import Fixed
+from scorefold.noise import CLEAN, LEAST_NOISE, RESOLVED, Level, levels
 from scorefold.score.gaussian_base import GaussianBase, fit_gaussian_base
-from scorefold.score.masked_base import fit_masked_base_to_sets
+from scorefold.score.masked_base import MaskedBase, fit_masked_base_to_sets
 from scorefold.score.standardize import Standardize, fit_standardize, standardized
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Float
@@ -36,6 +37,14 @@ FEWEST_OF_A_SIZE = 50
 """Below them a size's posterior is not looked at."""
 MOST_WITH_HOLES = 20_000
 """Cases with missing numbers by which the lowest noise is found."""
+
+
+class Fixed(NamedTuple):
+    """What training does not change; `fit_fixed` makes it of the training set."""
+
+    levels: Level
+    standardize: Standardize
+    base: GaussianBase | MaskedBase | None
 
 
 def fit_fixed(cases: TrainingSet, schedule: str, T: int, base: bool, smallest: int, missing: bool) -> Fixed:
@@ -99,7 +108,7 @@ def least_noise(base: GaussianBase, x: np.ndarray, sizes: np.ndarray, u: np.ndar
 def _least_noise_around(
     mean: Float[np.ndarray, "cases dim"], u: Float[np.ndarray, "cases dim"], directions: Float[np.ndarray, "some dim"]
 ) -> float:
-    """The same from the base's mean of every case, for a base that differs from set to set; along these directions."""
+    """`least_noise` from the base's mean of every case, for a base that differs from set to set; along these directions."""
     narrowest = min(1.0, *(_width(u @ v, mean @ v) for v in directions))
     return float(np.clip(NOISE_SHARE * narrowest, RESOLVED, LEAST_NOISE))
 

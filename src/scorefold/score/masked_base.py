@@ -89,7 +89,7 @@ def fit_masked_base_to_sets(
 
 
 def fit_masked_base(x: Float[np.ndarray, "rows seen"], u: Float[np.ndarray, "rows dim"]) -> MaskedBase:
-    """From standardised single observations (z, hole) and their u."""
+    """The base, from standardised single observations (z, hole) and their u."""
     features, dim = x.shape[1] // 2, u.shape[1]
     z, there = np.asarray(x[:, :features], np.float64), x[:, features:] == 0
     design = np.concatenate([np.ones((len(u), 1)), u], axis=1)

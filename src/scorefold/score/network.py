@@ -141,7 +141,7 @@ class ScoreNetwork(eqx.Module):
         return jnp.zeros(self.shape.width) if self.from_z is None else self.from_z(z)
 
     def head(self, join: Float[Array, " width"]) -> Float[Array, " out"]:
-        """From the join to f (or φ)."""
+        """f (or φ), from the join."""
         h = jax.nn.silu(join)
         for block in self.blocks:
             h = block(h)

@@ -20,7 +20,8 @@ import numpy as np
 
 from scorefold.compose.sets import sizes_of_sets
 from scorefold.noise import CLEAN, Level
-from scorefold.score.ensemble import ScoreEnsemble, bucket
+from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.train.rows import bucket
 from scorefold.train.training_set import TrainingSet
 from scorefold.types import Array, Float, Int
 

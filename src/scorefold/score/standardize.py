@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from scorefold.train.together import few_at_a_time
+from scorefold.train.rows import few_at_a_time
 from scorefold.types import QUICKLY, Array, Float, Int
 
 KNEE = 5.0
@@ -120,7 +120,7 @@ def blank(features: int, missing: bool = False) -> Standardize:
 
 
 def fit_standardize(x: np.ndarray, missing: bool = False) -> Standardize:
-    """From simulated observations (count, x), in which NaN may be missing values."""
+    """The scale of simulated observations (count, x), in which NaN may be missing values."""
     x = np.asarray(x, np.float64)
     if missing:
         return _fit_with_holes(x)

@@ -119,7 +119,7 @@ class Guard:
             raise self.error()
 
     def summary(self) -> str:
-        """Of the failures, by kind."""
+        """How many failures there are of each kind, in words."""
         return ", ".join(f"{self.counts[name]:,} {name}" for name in STATUS[1:] if self.counts[name])
 
     def sentence(self, consequence: str) -> str:

@@ -102,7 +102,7 @@ def dropped(sims: Simulations, seed: int) -> Simulations:
 
 
 def filled(sims: Simulations) -> Simulations:
-    """With the median of what was observed in place of holes, for looking at the range of numbers."""
+    """Simulations with the median of what was observed in place of holes, for looking at the range of numbers."""
     flat = sims.x.reshape(-1, int(np.prod(sims.shape, dtype=int)))
     holes = np.isnan(flat)
     if not holes.any():

@@ -28,16 +28,16 @@ from scorefold.simulation.simulations import Simulations, pieces
 from scorefold.types import MAY_BE_NAN, Float, Int
 
 CONSTANT, BINARY, COUNT, CONTINUOUS = range(4)
-KINDS = ("constant", "binary", "count", "continuous")
+COLUMN_KINDS = ("constant", "binary", "count", "continuous")
 MOST_SEEN = 20_000
 """Observations from which quantiles and correlations come."""
 QUANTILES_SEEN = 65
 INPUTS_KEPT = 1_000
 MOST_TOGETHER = 64
 """Numbers of an observation whose correlations are kept."""
-MANY = 0.1
+STRANGE_SHARE = 0.1
 """The share of observations that must be strange."""
-WIDER, FARTHER = 0.1, 1.5
+OUT_OF_RANGE, FARTHER = 0.1, 1.5
 MOST_TRIED = 8
 """Numbers among which swapped pairs are looked for."""
 UNITS = (1e3, 1e-3, 100.0, 0.01, 1e6, 1e-6)
@@ -51,7 +51,7 @@ class Seen:
     names: tuple[str, ...]
     """Of the numbers, where they have some."""
     kind: Int[np.ndarray, " x"]
-    """Places in `KINDS`."""
+    """Places in `COLUMN_KINDS`."""
     low: Float[np.ndarray, " x"]
     """The least of each."""
     high: Float[np.ndarray, " x"]
@@ -78,7 +78,7 @@ class Seen:
         numbers = len(self.kind)
         good = (
             len(self.names) in (0, numbers)
-            and ((self.kind >= 0) & (self.kind < len(KINDS))).all()
+            and ((self.kind >= 0) & (self.kind < len(COLUMN_KINDS))).all()
             and (self.low <= self.high).all()
             and len(self.quantiles) > 1
             and (np.diff(self.quantiles, axis=0) >= 0).all()
@@ -100,13 +100,13 @@ class Seen:
         )
 
     def name(self, number: int) -> str:
-        """Of one of the numbers."""
+        """The name of one of the numbers."""
         return one_line(self.names[number]) if self.names else f"number {number}"
 
     def recognised(self) -> list[str]:
         """The outcomes that are not continuous, in words."""
         outcomes = self.kind[: len(self.kind) - len(self.input_names)]
-        return [f"{self.name(i)} as {KINDS[kind]}" for i, kind in enumerate(outcomes) if kind != CONTINUOUS]
+        return [f"{self.name(i)} as {COLUMN_KINDS[kind]}" for i, kind in enumerate(outcomes) if kind != CONTINUOUS]
 
 
 def kinds_of(x: np.ndarray) -> np.ndarray:
@@ -180,13 +180,13 @@ class _Strange:
         self.values = ((seen.kind == BINARY) & ((x != seen.low) & (x != seen.high)).any(axis=0)) | (
             (seen.kind == COUNT) & (x != np.round(x)).any(axis=0)
         )
-        self.range = ((out > WIDER).mean(axis=0) > MANY) | (out > 1).any(axis=0)
+        self.range = ((out > OUT_OF_RANGE).mean(axis=0) > STRANGE_SHARE) | (out > 1).any(axis=0)
         self.together: tuple[int, ...] = ()
         if len(seen.precision) and not self.values.any() and not self.range.any():
             z = _scores(x, seen.quantiles)
             pull = z * (z @ seen.precision)
             far = pull.sum(axis=1) > FARTHER * seen.farthest
-            if far.mean() > MANY:
+            if far.mean() > STRANGE_SHARE:
                 self.together = tuple(sorted(np.argsort(-pull[far].mean(axis=0))[:2].tolist()))
 
     def __bool__(self) -> bool:

@@ -51,12 +51,12 @@ def padded(series: Any, length: int) -> Any:
 
 
 def unmasked(values: Any) -> Any:
-    """With NaN for masked numbers; what is no masked array as it is."""
+    """An array with NaN for masked numbers; what is no masked array as it is."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
 def _lengths(series: Any) -> set[int]:
-    """Of series that may stand in one array; none where they may not."""
+    """The lengths of series that may stand in one array; none where they may not."""
     if isinstance(series, np.ndarray) and series.dtype != object:
         return {series.shape[1]} if series.ndim > 1 and len(series) else set()
     if not isinstance(series, Sequence | np.ndarray) or isinstance(series, str):

@@ -220,7 +220,7 @@ class Memory:
         """Nothing is left to do."""
 
     def close(self) -> None:
-        """Nobody waits for it."""
+        """Nothing: no other process waits for it."""
 
     def statuses(self) -> np.ndarray:
         """(calls,) what became of each, MISSING where it has not been made."""

@@ -102,7 +102,7 @@ single_score.defjvp(_single_score_jvp, symbolic_zeros=True)
 
 
 class _GivenZ(NamedTuple):
-    """At the nodes of z."""
+    """The integrand and its derivatives at the nodes of z."""
 
     log_p: Float[Array, " z"]
     """The outer integrand's logarithm, without φ(u)"""

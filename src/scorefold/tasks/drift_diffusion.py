@@ -46,7 +46,7 @@ VERSION = 1
 NAMES = ("v", "a", "w", "t0")
 LOW, HIGH = np.array([-4, 0.5, 0.3, 0.1]), np.array([4, 2.5, 0.7, 0.6])
 """The prior's box."""
-STRETCH = 3
+LONGER_CHAINS = 3
 """Chains are so many times longer than usual: a few trials tell a and t0 apart badly, and a second attempt is a compilation."""
 MEETING = 0.64
 """The j at which the two series for J's density change places."""
@@ -153,7 +153,7 @@ def posteriors(x_obs: list[np.ndarray], draws: int, seeds: list[int]) -> list[nu
     """
     rows = 1 << (max(map(len, x_obs)) - 1).bit_length()  # a power of two: every size is a compilation
     data = tuple(map(np.stack, zip(*(statistics(x, rows) for x in x_obs), strict=True)))
-    drawn = nuts.draw(log_posterior, data, len(LOW), draws, seeds, STRETCH)
+    drawn = nuts.draw(log_posterior, data, len(LOW), draws, seeds, LONGER_CHAINS)
     shares = [np.column_stack([ndtr(chains.draws[:, :3]), expit(chains.draws[:, 3])]) for chains in drawn]
     return [
         chains._replace(draws=LOW + (high - LOW) * share) for chains, share, high in zip(drawn, shares, data[2], strict=True)

@@ -87,7 +87,7 @@ def draw(log_density: LogDensity, data: Data, dim: int, draws: int, seeds: list[
 
 
 def _key(data: Data, seed: int, attempt: int) -> Key:
-    """Of one attempt at one data set: nested sets, too, get random numbers of their own."""
+    """The key of one attempt at one data set: nested sets, too, get random numbers of their own."""
     told_apart = zlib.crc32(b"".join(np.asarray(leaf, np.float64).tobytes() for leaf in jax.tree.leaves(data)))
     return jax.random.fold_in(jax.random.fold_in(new_key(seed), told_apart), attempt)
 

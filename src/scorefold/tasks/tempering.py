@@ -18,7 +18,7 @@ from scorefold.types import Array, Callable, Cloud, Count, Float, Key, Scalar, T
 MEMBERS = 256
 STEPS = 4
 """Metropolis steps at each τ."""
-KEPT = 0.5
+EFFECTIVE_SHARE = 0.5
 """The effective size of the weights, as a share of the cloud."""
 BISECTIONS = 30
 
@@ -56,7 +56,7 @@ def _rise(state: State) -> Scalar:
 
     def bears(rise: Scalar) -> Array:
         w = jax.nn.softmax(rise * ell)
-        return 1 / jnp.sum(w**2) > KEPT * MEMBERS
+        return 1 / jnp.sum(w**2) > EFFECTIVE_SHARE * MEMBERS
 
     def halve(_: Count, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
         low, high = ends

@@ -33,8 +33,8 @@ from scorefold.errors import Interrupted, ModelError, ScorefoldError, ScorefoldW
 FORMAT = model.Format("scorefold checkpoint", 1, {})
 NAME = re.compile(r"round-(\d{6})")
 LEFT_OVER = re.compile(r"\.round-\d{6}\.[0-9a-f]{16}\.(part|old)")
-KEPT = 2
-MOST_ROUNDS = 999_999
+ROUNDS_KEPT = 2
+LARGEST_ROUND = 999_999
 
 
 class State(NamedTuple):
@@ -97,7 +97,7 @@ class Checkpoint(NamedTuple):
         config = {"fingerprint": dict(self.fingerprint), "round": state.round, "done": state.done}
         try:
             model.write(self.folder / f"round-{state.round:06d}", FORMAT, config, trees.arrays_of(state.arrays))
-            for _, folder in sorted(_rounds(self.folder))[:-KEPT]:
+            for _, folder in sorted(_rounds(self.folder))[:-ROUNDS_KEPT]:
                 shutil.rmtree(folder)
         except OSError as error:
             warnings.warn(f"no checkpoint could be written to {self.folder} ({error})", ScorefoldWarning, stacklevel=2)
@@ -139,7 +139,7 @@ def stopped(state: State, rounds: int) -> Stopped:
 
 
 class Watch(NamedTuple):
-    """Says when to write."""
+    """What decides when the state is written: the time since it was, and signals."""
 
     checkpoint: Checkpoint
     stopped: list[int]

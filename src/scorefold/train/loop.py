@@ -22,7 +22,7 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State, stopped
-from scorefold.train.devices import everywhere
+from scorefold.train.rows import everywhere
 from scorefold.train.schedule import Limits, beats, decided_decays, limits_of, starting_decays
 from scorefold.train.steps import Idle, Network, Objective, Order, Run, Setup, advance, run_by_run, untrained, validate
 from scorefold.train.training import MOST_UNSEEN, History, Training, choose, pace_of
@@ -108,7 +108,7 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
 
 @partial(jax.jit, static_argnums=1, compiler_options=QUICKLY)
 def _keys(roots: Array, copies: int) -> tuple[Array, Array]:
-    """Of every run, and of its training set, as numbers."""
+    """The keys of every run, and of its training set, as numbers."""
     keys = jax.vmap(lambda root: jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(copies)))(roots)
     return jax.random.key_data(keys.reshape(-1)), jax.random.key_data(jnp.repeat(roots, copies))
 
@@ -146,7 +146,7 @@ def _one_round(program: _Program, state: State) -> State:
 
 
 def _validated(program: _Program, runs: Run, idle: Idle | None = None) -> tuple[Run, Any]:
-    """With a look at the unseen cases, and their losses."""
+    """The runs after a look at the unseen cases, and their losses there."""
     setup, data = program.setup, program.data
 
     def look(rows: Any, fixed: Any) -> Any:
@@ -222,7 +222,7 @@ def _joined(cases: Sequence[Any]) -> Any:
 
 
 def _rows(masks: Sequence[np.ndarray], copies: int) -> Int[np.ndarray, "runs rows"]:
-    """For every run the rows of its lesson's joined cases where its member's line is true, cut to the same length."""
+    """For every run the rows of its own training set that its member's line of the masks picks, cut to one length."""
     fewest = min(int(mask.sum(axis=1).min()) for mask in masks)
     starts = np.cumsum([0, *(mask.shape[1] for mask in masks)])
     rows = [

@@ -24,12 +24,12 @@ from scorefold.train.training import Pace, Training
 
 LEAST_GAIN = 0.002
 """Of the whole gain so far: less than that in `patience` rounds is a standstill."""
-FALL = 0.25
+FALLING_SHARE = 0.25
 """Rounds in which the rate falls, to those before."""
 DECAYS = (0.1, 1.0)
 """Weight decays to choose from."""
 TRIAL_ROUNDS = 20
-EPOCHS_A_ROUND, LEAST_SHARE = 5, 1 / 6
+EPOCHS_A_ROUND, SHORTEST_PATIENCE = 5, 1 / 6
 """Patience and trial are shorter where rounds have more epochs, but no shorter than this share of them."""
 
 
@@ -47,11 +47,11 @@ class Limits(NamedTuple):
 
 
 def limits_of(training: Training, pace: Pace) -> Limits:
-    """From the settings, and how many cases there are."""
-    share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, LEAST_SHARE))
+    """The limits that follow from the settings, and from how many cases there are."""
+    share = min(1.0, max(EPOCHS_A_ROUND / pace.epochs, SHORTEST_PATIENCE))
     rounds = -(-training.steps // (pace.steps * pace.epochs * pace.blocks))
     patience = training.patience
-    return Limits(rounds, math.ceil(share * patience), math.ceil(share * TRIAL_ROUNDS), math.ceil(FALL * patience))
+    return Limits(rounds, math.ceil(share * patience), math.ceil(share * TRIAL_ROUNDS), math.ceil(FALLING_SHARE * patience))
 
 
 class Beat(NamedTuple):
@@ -68,7 +68,7 @@ class Beat(NamedTuple):
 
 
 def beats(validation: np.ndarray, limits: Limits) -> Beat:
-    """From the losses so far (runs, rounds done + 1)."""
+    """The beat of every run, from the losses so far (runs, rounds done + 1)."""
     done = validation.shape[1] - 1
     began, ended = np.array([_fall(own, limits) for own in validation]).T
     first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))
@@ -81,14 +81,14 @@ def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
     best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))
     rounds, patience = limits.rounds, limits.patience
-    latest = max(0, int(rounds / (1 + FALL)))
+    latest = max(0, int(rounds / (1 + FALLING_SHARE)))
     with np.errstate(invalid="ignore"):
         gained = best[:-patience] - best[patience:]
         still = ~(gained > LEAST_GAIN * (best[0] - best[patience:]))
     began = patience + int(still.argmax()) if still.any() else rounds
     if began >= latest:
         return latest, rounds
-    return began, min(rounds, began + max(limits.fall, int(np.ceil(FALL * began))))
+    return began, min(rounds, began + max(limits.fall, int(np.ceil(FALLING_SHARE * began))))
 
 
 def starting_decays(training: Training, runs: int) -> np.ndarray:

@@ -4,7 +4,7 @@ A step is Adam with decoupled weight decay, the gradient clipped to a norm of 1;
 round is one `scan` over batches. Members, learning rates and training sets are runs that do not depend on each other, so the
 same programs serve one of them and all. On an accelerator all run side by side in one call. On cores each is a call of its own,
 a core each: products of one batch with one matrix are quicker there than batches of products, what a step works on
-stays in the cache of its core, and runs that are done cost nothing. Several devices share runs out instead (`devices.py`).
+stays in the cache of its core, and runs that are done cost nothing. Several devices share runs out instead (`rows.py`).
 """
 
 from collections.abc import Callable, Hashable
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from scorefold.train.devices import device_count, over_devices
+from scorefold.train.rows import device_count, over_devices
 from scorefold.train.schedule import Beat
 from scorefold.train.training import Pace
 from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar

@@ -16,7 +16,7 @@ from scorefold.types import MAY_BE_NAN, Float, Int
 STEPS_A_ROUND = 50
 MOST_UNSEEN = 20_000
 """Cases that validation looks at."""
-LARGEST_COUNT, MOST_RUNS = 10**9, 256
+LARGEST_SETTING, MOST_RUNS = 10**9, 256
 MOST_SKIPPED = 0.01
 
 
@@ -76,12 +76,12 @@ class Training:
                 f"got {self}"
             )
         if (
-            max(counts) > LARGEST_COUNT
+            max(counts) > LARGEST_SETTING
             or self.members * len(self.learning_rates) > MOST_RUNS
             or not 0 <= (self.weight_decay or 0) <= 1e3
         ):
             raise ScorefoldError(
-                f"expected at most {MOST_RUNS} members × learning rates, counts up to {LARGEST_COUNT:,} and "
+                f"expected at most {MOST_RUNS} members × learning rates, counts up to {LARGEST_SETTING:,} and "
                 f"0 ≤ weight_decay ≤ 1,000; got {self!s:.300}"
             )
 
@@ -132,7 +132,7 @@ class Pace(NamedTuple):
 
 
 def pace_of(training: Training, cases: int, streamed: bool) -> Pace:
-    """For so many cases in a block; blocks that stream by are seen once each."""
+    """The pace for so many cases in a block; blocks that stream by are seen once each."""
     batch = min(training.batch, cases)
     steps = cases // batch
     often = -(-STEPS_A_ROUND // steps)

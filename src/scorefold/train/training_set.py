@@ -64,7 +64,7 @@ class Stream:
 
     @cached_property
     def _blocks(self) -> int:
-        """In an epoch."""
+        """How many blocks there are in an epoch."""
         return int(np.bincount(self.fold, minlength=FOLDS).min()) // self.each
 
     @cached_property

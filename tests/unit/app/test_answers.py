@@ -52,13 +52,15 @@ def test_another_prior_is_half_as_wide_in_the_space_of_the_first():
 def test_the_table(tmp_path):
     path = tmp_path / "answers.jsonl"
     other = {"part": "other_prior", "task": "sir", "n": 8, "seed": 0}
+    moderate = {**other, "prior": "moderate", "said": ""}
     lines = [
         {"part": "density", "scores": "conservative", "n": 1000, "largest": 9.0, "map_off": 0.0, "cpu_seconds": 1.0},
         {"part": "density", "scores": "conservative", "n": 1000, "largest": 0.02, "map_off": 0.001, "cpu_seconds": 5.0},
         {"part": "exact", "task": "mixture", "n": 1, "data": 700, "off": -0.03, "map_off": 0.01},
         {"part": "evidence", "task": "mixture", "n": 30, "seed": 0, "data": 700, "off": -0.1, "error": 0.2},
         {"part": "evidence", "task": "mixture", "n": 30, "seed": 1, "data": 700, "off": 0.3, "error": 0.4},
-        {**other, "prior": "moderate", "data": 700, "changed": 0.55, "trained under it": 0.56, "own": 0.54, "said": ""},
+        {**moderate, "data": 700, "changed": 0.55, "trained under it": 0.56, "own": 0.54, "reweighed": 0.5},
+        {**moderate, "data": 701, "changed": 0.58, "trained under it": 0.56, "own": 0.56, "reweighed": 0.5},
         {**other, "prior": "far", "data": 700, "changed": 0.7, "said": "warned"},
         {**other, "prior": "beyond", "data": 700, "said": "refused"},
         {"part": "missing", "method": "NPSE", "n": 30, "seed": 0, "data": 700, "c2st": 0.53},
@@ -68,5 +70,6 @@ def test_the_table(tmp_path):
     assert len(rows) == 2 + 7
     assert "0.02 nat off at most" in rows[2], "the later of two results counts"
     assert "2 trainings × 1 data set | 0.30 nat off at most, 0.20 in the mean; stated error 0.30" in rows[4]
-    assert "C2ST 0.550; trained under it 0.560; under the first prior 0.540; warned of in 0 of 1" in rows[5]
+    assert "C2ST 0.565 ± 0.015; trained under it 0.560 ± 0.000; difference +0.005 ± 0.015; the change itself 0.500" in rows[5]
+    assert rows[5].endswith("under the first prior 0.550; warned of in 0 of 2 |")
     assert rows[7].endswith("| refused |")

@@ -4,20 +4,15 @@ import io
 import json
 
 import pytest
+from command_line import call
 from pretended import pretend, pretended
 from rich.console import Console
-from typer.testing import CliRunner
 
 from scorefold.app.bench import bench_cells as run
 from scorefold.app.bench.bench_plan import cells, grouped
 from scorefold.app.bench.record import RECORDS, Event, appending, read
 from scorefold.app.bench.watch import Watch, duration
-from scorefold.app.cli import app
 from scorefold.errors import ScorefoldError
-
-
-def call(*argv):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from command_line import call, gives_up_what_hangs
 from linear_posterior import linear_posterior, simulator, spoiled
-from typer.testing import CliRunner
 
 import scorefold as sf
-from scorefold.app.cli import app
 
 OWN = """
 [prior]
@@ -24,10 +23,6 @@ import numpy as np
 def simulate(theta, rng):
     return theta + np.array([0.7, 1.3]) * rng.standard_normal(2)
 """
-
-
-def call(*argv):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 @pytest.fixture(scope="module")
@@ -81,29 +76,9 @@ def test_wrong_usage(own, monkeypatch, argv, words):
 
 
 def test_workers_and_limits_of_the_file_are_kept(own, tmp_path, monkeypatch):
-    """A simulation that hangs is given up after the file's timeout, and its max_failures holds."""
     monkeypatch.chdir(tmp_path)
-    hanging = f"""
-import pathlib, time
-import numpy as np
-def simulate(theta, rng):
-    try:
-        pathlib.Path({str(tmp_path / "hung")!r}).touch(exist_ok=False)
-        time.sleep(100)
-    except FileExistsError:
-        pass
-    return theta + np.array([0.7, 1.3]) * rng.standard_normal(2)
-"""
-    (tmp_path / "hanging_check.py").write_text(hanging)
-    (tmp_path / "own.toml").write_text(OWN.replace("own_line_checked", "hanging_check") + "workers = 1\ntimeout = 2.0\n")
     argv = [own / "model", own / "x.csv", "--sims", 300]
-    result = call("check", *argv, "--config", tmp_path / "own.toml")
-    assert result.exit_code == 0, result.output
-    (tmp_path / "hung").unlink()
-    (tmp_path / "own.toml").write_text((tmp_path / "own.toml").read_text() + "max_failures = 0.0\n")
-    result = call("check", *argv, "--config", tmp_path / "own.toml")
-    assert result.exit_code == 1
-    assert "no answer within the timeout of 2 s" in str(result.exception)
+    gives_up_what_hangs(tmp_path, "check", argv, OWN, sd=(0.7, 1.3))
 
 
 def test_rows_of_a_table_with_names_are_counted_not_its_columns(own, tmp_path, monkeypatch):

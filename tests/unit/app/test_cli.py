@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 import scorefold as sf
 from scorefold import tasks
-from scorefold.app.cli import app, main
+from scorefold.app.cli import main
 from scorefold.errors import Interrupted, ScorefoldError
 
 SCOREFOLD = shutil.which("scorefold", path=str(Path(sys.executable).parent))
@@ -20,11 +20,6 @@ FILES = PICTURES | {"draws.npz", "summary.json", "report.html"}
 # The numbers of tests/test_posterior.py, so that what they compile serves both. With the defaults it takes a minute.
 TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
 SMALL = {"--budget": "2000", "--n": "5", "--draws": "100", "--seed": "3"}
-
-
-def call(*argv):
-    """The command in this process, on a wide terminal."""
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 def small(out, **changes):

@@ -4,17 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from command_line import call, gives_up_what_hangs
 from scipy import stats
-from typer.testing import CliRunner
 
 import scorefold as sf
-from scorefold.app.cli import app
 
 TINY = sf.NPSE(width=16, depth=1, correction=False, training=sf.Training(steps=150, members=2))
-
-
-def call(*argv):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 OWN = """
@@ -92,26 +87,6 @@ def test_usage(argv, status, says):
 
 
 def test_workers_and_limits_of_the_file_are_kept(own, tmp_path, monkeypatch):
-    """A simulation that hangs is given up after the file's timeout, and its max_failures holds."""
     monkeypatch.chdir(tmp_path)
-    hanging = f"""
-import pathlib, time
-import numpy as np
-def simulate(theta, rng):
-    try:
-        pathlib.Path({str(tmp_path / "hung")!r}).touch(exist_ok=False)
-        time.sleep(100)
-    except FileExistsError:
-        pass
-    return theta + rng.standard_normal(2)
-"""
-    (tmp_path / "hanging_diagnose.py").write_text(hanging)
-    (tmp_path / "own.toml").write_text(OWN.replace("own_line", "hanging_diagnose") + "workers = 1\ntimeout = 2.0\n")
     argv = [own / "model", "--n", 3, "--sims", 60, "--draws", 20, "--out", tmp_path / "out"]
-    result = call("diagnose", *argv, "--config", tmp_path / "own.toml")
-    assert result.exit_code == 0, result.output
-    (tmp_path / "hung").unlink()
-    (tmp_path / "own.toml").write_text((tmp_path / "own.toml").read_text() + "max_failures = 0.0\n")
-    result = call("diagnose", *argv, "--config", tmp_path / "own.toml")
-    assert result.exit_code == 1
-    assert "no answer within the timeout of 2 s" in str(result.exception)
+    gives_up_what_hangs(tmp_path, "diagnose", argv, OWN)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 import scorefold
-from scorefold.app.cli import app
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.store import export
 from scorefold.simulation.store.store import Store
@@ -37,10 +36,6 @@ budget = 200
 seed = 3
 workers = 0
 """
-
-
-def call(*argv):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What an environment must have, said at import; what a missing extra is called; one version, one list of lower bounds."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -35,6 +36,16 @@ def test_this_environment_is_supported():
 )
 def test_what_cannot_work_is_said(python, jax, words):
     assert re.search(words, supported.refused(python, jax))
+
+
+@pytest.mark.parametrize("file", ["__init__.py", "app/__init__.py", "app/supported.py"])
+def test_what_runs_before_it_is_said_is_syntax_of_older_pythons(file):
+    ast.parse((Path(scorefold.__file__).parent / file).read_text(), feature_version=(3, 8))
+
+
+def test_annotations_are_not_evaluated_before_it_is_said():
+    """Python 3.8 and 3.9 know no `tuple[int, ...]` and no `str | None`."""
+    assert {type(hint) for hint in supported.refused.__annotations__.values()} == {str}
 
 
 def test_it_is_said_when_the_package_is_imported():

@@ -15,7 +15,7 @@ from scorefold.density.cells import Lattice, log_cell, log_ndtr
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
 from scorefold.density.mean_terms import MeanTerms
-from scorefold.methods.whole_numbers import MOST_WHOLE, lattices_of
+from scorefold.methods.nle import MOST_WHOLE, lattices_of
 from scorefold.score.standardize import fit_standardize, standardized
 
 KEY = jax.random.key(0)

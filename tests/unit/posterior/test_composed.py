@@ -15,10 +15,11 @@ from scorefold.posterior.clouds import LARGEST_CLOUD, SMALLEST_CLOUD, cloud_size
 from scorefold.posterior.draws import Options
 from scorefold.posterior.partitions import FEWEST_PARTITIONS, MOST_PARTITIONS, other_partitions, over_partitions, partition
 from scorefold.sample import Info
-from scorefold.score.ensemble import ScoreEnsemble, bucket
+from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.score.gaussian_base import fit_gaussian_base
 from scorefold.score.standardize import Standardize
 from scorefold.tasks.gaussian import standard_normal_prior
+from scorefold.train.rows import bucket
 
 NORMAL_PRIOR = standard_normal_prior(2)
 

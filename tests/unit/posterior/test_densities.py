@@ -18,6 +18,7 @@ from untrained import CASES, random_posterior, untrained
 import scorefold as sf
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.asked import Asked
+from scorefold.posterior.belongs import refuse_others
 from scorefold.posterior.draws import Draws, Options
 from scorefold.posterior.evidence import ABSOLUTE, RELATIVE
 from scorefold.posterior.line_integral import Composed, beside_a_summit, energies, from_summit, integrals
@@ -145,6 +146,34 @@ def test_the_maximum_is_that_of_theta_not_of_u():
     assert (posterior.log_prob([[1.2, 1.0], [0.5, -0.1], [np.nan, 1.0]], x, normalised=False) == -np.inf).all()
 
 
+class Peaked(eqx.Module):
+    """x | u ~ N(u, 1.5² I) or, as often, N(u, 0.05² I)."""
+
+    def prepare(self, x):
+        return x
+
+    def term(self, u, x):
+        return jax.nn.logsumexp(jnp.stack([-jnp.sum((x - u) ** 2) / (2 * sd**2) - len(x) * jnp.log(sd) for sd in (1.5, 0.05)]))
+
+
+def test_the_maximum_is_found_where_no_draws_are():
+    posterior, x = summed(Peaked(), sampler="smc"), np.array([[2.0, 2.0]])
+    hill = x / (1 + 1.5**2) + 0.1 * np.random.default_rng(0).standard_normal((100, 2))
+    found = posterior.map(x, draws=Draws(hill, posterior.prior.names, Health(), 1, None, 0.0))
+    np.testing.assert_allclose(found, x[0] / (1 + 0.05**2), atol=1e-3)
+
+
+def test_the_density_at_the_very_end_of_a_support():
+    """u = Φ⁻¹(F(θ)) is infinite there, and a learned likelihood is not known."""
+    prior = sf.Prior({"a": stats.uniform(0, 1), "b": stats.lognorm(0.5)})
+    posterior = replace(summed(sampler="smc"), prior=prior)  # its likelihood is a parabola in u
+    ends, last = [[0.0, 1.0], [1.0, 1.0]], prior.from_normal([[-6.0, 0.0], [6.0, 0.0]])
+    at_ends, at_last = (posterior.log_prob(theta, np.zeros((1, 2)), normalised=False) for theta in (ends, last))
+    np.testing.assert_allclose(at_ends, at_last, rtol=1e-5)
+    beyond = posterior.log_prob([[0.5, 0.0]], np.zeros((1, 2)), normalised=False)
+    assert beyond == -np.inf, "as the prior's own density there"
+
+
 # Evidence
 
 
@@ -262,6 +291,33 @@ def test_what_has_no_density_says_so():
     values = npe.log_prob([[0.0, 0.5], [0.0, 2.0]], np.zeros((1, 2)))
     assert np.isfinite(values[0])
     assert values[1] == -np.inf
+
+
+# Draws that are handed over
+
+
+def test_draws_of_something_else_are_refused(x):
+    posterior = summed(Likelihood(), sampler="smc")
+    names = posterior.prior.names
+    own = Draws(np.random.default_rng(0).normal(size=(400, 2)), names, Health(), N, None, 0.0, x, posterior.prior)
+    posterior.map(x, draws=own)
+    other = sf.Prior({name: stats.norm(0, 0.5) for name in names})
+    held = own.theta * [1.0, 0.0] + [0.0, 0.5]
+    for draws, words in (
+        (replace(own, names=("one", "two")), f"draws of one, two instead of {', '.join(names)}"),
+        (replace(own, n=3), "given 3 observations instead of 12"),
+        (replace(own, x_obs=x + 0.1), "given other observations"),
+        (replace(own, prior=other), "under another prior"),
+        (replace(own, theta=held), "of some parameters given others"),
+    ):
+        with pytest.raises(ScorefoldError, match=words):
+            posterior.log_prob(own.theta, x, draws=draws)
+    with pytest.raises(ScorefoldError, match="under another prior"):
+        sf.evidence(posterior, x, draws=own, prior=other)
+    with pytest.raises(ScorefoldError, match="given other observations"):
+        posterior.sensitivity(x[::-1], draws=own)
+    with pytest.raises(ScorefoldError, match="as `sample` returned them; got ndarray"):
+        refuse_others(own.theta, x, posterior.prior)
 
 
 # What moves the means

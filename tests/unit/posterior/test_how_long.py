@@ -42,8 +42,8 @@ class Costs:
         return self.own
 
 
-def told(effort, show=True, sets=1):
-    foretell(Costs(effort), [X] * sets, 1_000, Options(), show)
+def told(effort):
+    foretell(Costs(effort), X, 1_000, Options())
 
 
 def test_the_second_piece_is_timed_and_multiplied(capsys, clock):
@@ -57,15 +57,7 @@ def test_what_is_soon_over_is_not_announced(capsys, clock):
     piece, _ = taking(clock, first=30.0, then=0.5)
     told(Effort(piece, least=20, most=119))
     told(None)
-    foretell(object(), [X], 1_000, Options(), show=True)
-    assert capsys.readouterr().err == ""
-
-
-def test_nothing_is_done_for_those_who_did_not_ask(capsys, clock):
-    piece, calls = taking(clock, first=30.0, then=0.5)
-    told(Effort(piece, least=1_000, most=1_000), show=False)
-    told(Effort(piece, least=1_000, most=1_000), sets=2)  # their bar tells it
-    assert not calls
+    foretell(object(), X, 1_000, Options())
     assert capsys.readouterr().err == ""
 
 
@@ -119,5 +111,12 @@ def test_sample_says_it_before_it_begins(capsys, monkeypatch):
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("drawing: about ")
     assert said[1] == "drawing: begun"
+
+
+def test_nothing_is_done_for_those_who_did_not_ask(capsys, monkeypatch):
+    posterior = sf.fit(sf.simulate(untrained("f-npse").prior, lambda theta, rng: theta, 200), "abc")
+    monkeypatch.setattr(type(posterior), "effort", lambda *args: pytest.fail("nobody asked"), raising=False)
     posterior.sample(np.zeros((1, 2)), 50)
     assert capsys.readouterr().err == ""
+    posterior.sample([np.zeros((1, 2))] * 2, 50, progress=True)  # the bar of several data sets tells it
+    assert "drawing: about" not in capsys.readouterr().err

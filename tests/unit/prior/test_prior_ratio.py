@@ -100,6 +100,14 @@ def test_weight_where_little_was_simulated_is_said():
         check_overlap(NORMALS, sf.Prior({"a": stats.norm(9, 1), "b": stats.norm(0, 1)}))
 
 
+def test_a_wider_prior_is_only_said():
+    """A third of it lies beyond 6 sd of the first prior; the posterior may be in the middle."""
+    with pytest.warns(ScorefoldWarning, match="If the posterior is there, too"):
+        check_overlap(sf.Prior({"a": stats.norm(0, 1)}), sf.Prior({"a": stats.norm(0, 6)}))
+    with pytest.raises(ScorefoldError, match=r"6[0-9]% of its weight beyond 6 prior sd, most of all of 'a'"):
+        check_overlap(sf.Prior({"a": stats.norm(0, 1)}), sf.Prior({"a": stats.norm(0, 14)}))
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_prior_within_the_first_one_is_neither():
     check_overlap(NORMALS, sf.Prior({"a": stats.norm(0, 1), "b": stats.norm(0.5, 0.5)}))

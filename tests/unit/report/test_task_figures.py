@@ -2,19 +2,14 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 from scorefold import tasks
-from scorefold.app.cli import app
 from scorefold.errors import ScorefoldError
 from scorefold.report import canvas, task_figures
 
 RNG = np.random.default_rng(0)
 SERIES = (("prey", (0.0, 1.0, 2.0), True), ("predators", (0.0, 1.0, 2.0), False))
-
-
-def call(*argv):
-    return CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in argv])
 
 
 @pytest.mark.parametrize(

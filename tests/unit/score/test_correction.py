@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from linear_gaussian import COUNT, DIM, GRID, MEMBERS, NOISE, SHAPE, UNIT, R, as_cases, exact_base, linear_gaussian
 
-from scorefold.score.ensemble import ScoreEnsemble
-from scorefold.score.fit_correction import CORRECTED_LEVELS, _over_levels, fit_correction
+from scorefold.score.correction import CORRECTED_LEVELS, _over_levels, fit_correction
 from scorefold.score.gaussian_base import GaussianBase
-from scorefold.score.network import ScoreNetwork
+from scorefold.score.network import ScoreModel, ScoreNetwork
 from scorefold.train.training_set import TrainingSet
 
 
@@ -35,7 +34,7 @@ HALVES = np.arange(COUNT) % 2 == np.arange(MEMBERS)[:, None]
 
 def correction_of(network, base, u, x, seed=0):
     half = TrainingSet(u, as_cases(u, x), np.arange(COUNT) % 2, seed)
-    return fit_correction(ScoreEnsemble(network, UNIT, base, None), half, MEMBERS, GRID)
+    return fit_correction(ScoreModel(network, UNIT, base), half, MEMBERS, GRID)
 
 
 def gammas(control):
@@ -145,7 +144,7 @@ def test_where_simulations_failed_an_exact_score_stays_as_it_is():
         for seed in range(10):
             u, x = selected(COUNT, [6, seed])
             cases = TrainingSet(u, as_cases(u, x), np.arange(COUNT) % 2, seed, failed=failed)
-            control = fit_correction(ScoreEnsemble(some_network(), UNIT, base_given_success(), None), cases, MEMBERS, GRID)
+            control = fit_correction(ScoreModel(some_network(), UNIT, base_given_success()), cases, MEMBERS, GRID)
             offsets.append(control.offset[0])
         found[failed] = np.abs(np.mean(offsets, axis=0)).max()
     # At the lowest level a score has variance 1/r ≤ 4 around its mean: the mean of 10 × 2,000 is known to 0.014, six of which
@@ -161,7 +160,7 @@ def test_where_simulations_failed_a_planted_bias_is_found():
     right = base_given_success()
     wrong = GaussianBase(right.weight, right.offset + jnp.asarray(delta, jnp.float32), right.vectors, right.variances)
     cases = TrainingSet(u, as_cases(u, x), np.arange(COUNT) % 2, 0, failed=True)
-    control = fit_correction(ScoreEnsemble(some_network(), UNIT, wrong, None), cases, MEMBERS, GRID)
+    control = fit_correction(ScoreModel(some_network(), UNIT, wrong), cases, MEMBERS, GRID)
     # R⁻¹ δ at the lowest level; standard errors as above, 2,000 cases.
     np.testing.assert_allclose(control.offset[0], delta / np.asarray(right.variances)[0], atol=6 * np.sqrt(4 / COUNT))
 
@@ -169,9 +168,9 @@ def test_where_simulations_failed_a_planted_bias_is_found():
 def test_it_is_judged_as_precisely_as_draws_are_made():
     """On accelerators products of float32 matrices are rounded to fewer bits unless all are asked for."""
     cases = as_cases(*linear_gaussian(10, seed=8))
-    ensemble = ScoreEnsemble(some_network(), UNIT, exact_base(), None)
-    judge = jax.tree.map(lambda v: v[0], ensemble.network)
-    lowered = _over_levels.lower(ensemble, judge, cases, None, GRID, jax.random.split(jax.random.key(0), len(GRID.t)))
+    models = ScoreModel(some_network(), UNIT, exact_base())
+    judge = jax.tree.map(lambda v: v[0], models.network)
+    lowered = _over_levels.lower(models, judge, cases, None, GRID, jax.random.split(jax.random.key(0), len(GRID.t)))
     products = [line for line in lowered.as_text().splitlines() if "dot_general" in line]
     assert products
     assert all("HIGHEST" in line for line in products)

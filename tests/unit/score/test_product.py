@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scorefold.score.product import product
+from scorefold.score.resmlp import product
 
 X = jax.random.normal(jax.random.key(1), (2, 7, 5))
 W = jax.random.normal(jax.random.key(2), (5, 3))

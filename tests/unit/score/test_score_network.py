@@ -15,10 +15,11 @@ from jaxtyping import TypeCheckError
 
 from scorefold.noise import CLEAN, Level, levels
 from scorefold.score.correction import Correction
-from scorefold.score.ensemble import SETS_EMBEDDED_TOGETHER, ScoreEnsemble, bucket
+from scorefold.score.ensemble import SETS_EMBEDDED_TOGETHER, ScoreEnsemble
 from scorefold.score.gaussian_base import SMALLEST_VARIANCE, GaussianBase, fit_gaussian_base
 from scorefold.score.network import ScoreModel, ScoreNetwork, Shape, positional, residual_scale
 from scorefold.score.standardize import KNEE, Standardize, fit_standardize
+from scorefold.train.rows import bucket
 
 DIM, X, LARGEST = 2, 3, 3
 FORMS = {

@@ -6,25 +6,25 @@ import sys
 
 import jax.numpy as jnp
 
-from scorefold.train.devices import device_count, everywhere, over_devices
+from scorefold.train.rows import device_count, everywhere, over_devices
 
 CHILD = """
 import jax, jax.numpy as jnp, numpy as np
-from scorefold.train import devices
+from scorefold.train import rows as shared_rows
 
 def some(rows, same):
     return jax.vmap(lambda row, key: (row @ same, jax.random.normal(key)))(*rows)
 
-meshes, mesh = [], devices._mesh
-devices._mesh = lambda number: meshes.append(number) or mesh(number)
+meshes, mesh = [], shared_rows._mesh
+shared_rows._mesh = lambda number: meshes.append(number) or mesh(number)
 same = jnp.arange(6.0).reshape(3, 2)
 for count in (1, 2, 3, 8, 9, 13):
     rows = jnp.arange(3.0 * count).reshape(count, 3), jax.random.split(jax.random.key(0), count)
-    shared = jax.jit(lambda *at: devices.over_devices(some, *at))(rows, devices.everywhere(same, count))
+    shared = jax.jit(lambda *at: shared_rows.over_devices(some, *at))(rows, shared_rows.everywhere(same, count))
     for one, other in zip(shared, jax.jit(some)(rows, same), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 with jax.default_device(jax.devices()[3]):
-    assert devices.device_count() == 1
+    assert shared_rows.device_count() == 1
 print(meshes)
 """
 

@@ -13,10 +13,12 @@ from scorefold.density import set_flow
 from scorefold.methods.load import POSTERIORS
 from scorefold.noise import levels
 from scorefold.posterior.saved import LARGEST_COUNT, About
-from scorefold.score import fit_correction
-from scorefold.score.denoising import Fixed, score_validation
-from scorefold.train import together
-from scorefold.train.together import few_at_a_time
+from scorefold.score import correction
+from scorefold.score.denoising import score_validation
+from scorefold.score.fixed import Fixed
+from scorefold.score.network import ScoreModel
+from scorefold.train import rows
+from scorefold.train.rows import few_at_a_time
 from scorefold.train.training_set import Cases
 
 IMAGE = (32, 32)
@@ -66,8 +68,9 @@ def correcting(count):
     (ensemble,) = blank(NPSE)
     knots = jax.tree.map(lambda v: v[:2], LEVELS)
     keys = jax.random.split(jax.random.key(0), 2)
-    over_levels = fit_correction._over_levels.__wrapped__
-    return bytes_of(over_levels, ensemble, member(ensemble.network), cases(count), None, knots, keys)
+    over_levels = correction._over_levels.__wrapped__
+    models = ScoreModel(ensemble.network, ensemble.standardize, ensemble.base)
+    return bytes_of(over_levels, models, member(ensemble.network), cases(count), None, knots, keys)
 
 
 @pytest.mark.parametrize("judge", [validating_scores, validating_flows, correcting])
@@ -76,7 +79,7 @@ def test_memory_hardly_grows_with_the_number_of_images(judge, monkeypatch):
     print(judge.__name__, few, many)
     images = 4 * MANY * int(np.prod(IMAGE))
     assert many - few < 1.5 * images  # a copy of them at most
-    monkeypatch.setattr(together, "NUMBERS_TOGETHER", 1 << 40)
+    monkeypatch.setattr(rows, "NUMBERS_TOGETHER", 1 << 40)
     few, many = judge(FEW), judge(MANY)
     print("all at once", few, many)
     assert many - few > 3 * images  # what it took all at once
@@ -89,7 +92,17 @@ def test_a_few_at_a_time_is_the_same_as_all_at_once(monkeypatch):
         return {"sum": jnp.sum(x * u), "x": x}
 
     whole = few_at_a_time(one)(jnp.asarray(x), jnp.asarray(u))
-    monkeypatch.setattr(together, "NUMBERS_TOGETHER", 70)
+    monkeypatch.setattr(rows, "NUMBERS_TOGETHER", 70)
     parts = few_at_a_time(one)(jnp.asarray(x), jnp.asarray(u))
     np.testing.assert_array_equal(parts["x"], whole["x"])
     np.testing.assert_allclose(parts["sum"], whole["sum"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [100, 103])
+def test_results_without_numbers_come_a_few_at_a_time_too(count, monkeypatch):
+    """Observations that are counts only leave nothing for a density: an array of no columns."""
+    monkeypatch.setattr(rows, "NUMBERS_TOGETHER", 70)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(count, 7)))
+    empty, first = few_at_a_time(lambda row: (row[7:], row[0]))(x)
+    assert empty.shape == (count, 0)
+    np.testing.assert_array_equal(first, x[:, 0])

@@ -102,7 +102,7 @@ def attempt(cells: Sequence[Cell]) -> Iterator[Event]:
 
 
 def collect(cells: Sequence[Cell]) -> list[Event]:
-    """The same as a list, for a worker elsewhere."""
+    """The events of `attempt` as a list, for a worker elsewhere."""
     return list(attempt(cells))
 
 
@@ -259,5 +259,5 @@ def _plain(values: Iterable[Any]) -> list[float | None]:
 
 
 def _number(value: Any) -> float | None:
-    """To six digits, which is what single precision has; no number is null."""
+    """A number to six digits, which is what single precision has; None for one that is not finite."""
     return float(f"{float(value):.6g}") if math.isfinite(value) else None

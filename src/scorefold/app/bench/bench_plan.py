@@ -186,7 +186,7 @@ def peers() -> Iterator[Cell]:
 
 
 def tiny() -> Iterator[Cell]:
-    """For tests: tiny networks, through the same code."""
+    """The preset for tests: tiny networks, through the same code."""
     extent = Extent(2, 2, (1, 4), 50, {})
     yield from Grid(["bimodal"], [("f-npse", "tiny")], (500, 1_000)).cells(extent)
 

@@ -47,7 +47,7 @@ MACHINES = {
 
 
 def seconds(cells: Iterable[Cell], machine: Machine) -> float:
-    """For all of the cells."""
+    """Seconds that all of the cells take."""
     groups = grouped(cells)
     alike = Counter((group, cell.n, cell.draws, cell.sampler) for group, own in groups.items() for cell in own)
     drawing = sum(
@@ -58,7 +58,7 @@ def seconds(cells: Iterable[Cell], machine: Machine) -> float:
 
 
 def training_seconds(group: Cell, machine: Machine) -> float:
-    """For one configuration with all its seeds."""
+    """Seconds that training takes for one configuration with all its seeds."""
     if group.setting == "peer":
         return machine.peer
     method = configured(group.method, group.setting, group.m, group.steps, group.conservative)
@@ -71,7 +71,7 @@ def training_seconds(group: Cell, machine: Machine) -> float:
 
 
 def draw_seconds(cell: Cell, machine: Machine) -> float:
-    """For one cell of a trained configuration."""
+    """Seconds that drawing takes for one cell of a trained configuration."""
     if cell.setting == "peer":
         return machine.peer
     if cell.setting == "refined":

@@ -63,7 +63,7 @@ def write_job(cells: Sequence[Cell], folder: Path, limit: float) -> Path:
 
 
 def observed_name(cell: Cell) -> str:
-    """Of a cell's observations."""
+    """The name of the file with a cell's observations."""
     return f"x_obs_{cell.parameters}_{cell.n}"
 
 

@@ -48,7 +48,7 @@ class Series(NamedTuple):
 
     @property
     def label(self) -> str:
-        """In words."""
+        """The method and its settings in words."""
         name = METHOD_LABELS.get(self.method, self.method)
         parts = [f"{name} (m = {self.m})" if self.method == "pf-npse" else name]
         if self.method in SCORE_METHODS or self.setting == "refined":

@@ -85,7 +85,7 @@ def lacks(record: Record) -> bool:
 
 
 def standing(records: Sequence[Record], metric: str = "c2st") -> Standing:
-    """Of records that share method, task and n."""
+    """How a method stands by records that share method, task and n."""
     there = [r for r in records if not lacks(r)]
     found = [v for r in there if (v := r["measures"].get(metric)) is not None]
     spent = [s for r in there if (s := cost(r)) is not None]

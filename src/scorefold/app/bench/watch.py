@@ -70,7 +70,7 @@ class Watch:
 
 
 def duration(seconds: float) -> str:
-    """In words that fit their size."""
+    """A time in seconds, minutes or hours, by how long it is."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:.1f} h"

@@ -17,8 +17,8 @@ from scorefold.density.mean_terms import MeanTerms
 from scorefold.methods.refine.score_error import Scores, difference, scores_at, steps
 from scorefold.posterior.check import FEWEST_SETS
 from scorefold.posterior.summed import SummedPosterior
-from scorefold.score.ensemble import bucket
 from scorefold.simulation.simulations import Simulations
+from scorefold.train.rows import bucket
 from scorefold.train.training_set import training_sets
 
 CENTRAL = 2.0

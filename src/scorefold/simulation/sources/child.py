@@ -95,7 +95,7 @@ def _die_with(parent: int) -> None:
 
 
 def _limit_memory(most: int | None) -> None:
-    """At most so many bytes, and where memory runs out the kernel should take this process and not its parent."""
+    """Limit memory to so many bytes, and where it runs out have the kernel take this process and not its parent."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # no core files

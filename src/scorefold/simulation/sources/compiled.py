@@ -37,7 +37,7 @@ class Compiled:
         self._function = jax.jit(simulator.function)
 
     def shape(self, theta: Rows, budget: int, guard: Guard, report: Report = SILENT) -> tuple[Shape, list[Outcome]]:
-        """Of an observation, known before anything runs."""
+        """The shape of an observation, known before anything runs."""
         dim = theta(0, 1).shape[1]
         keys = jax.eval_shape(_keys, self._root, jax.ShapeDtypeStruct((BATCH,), jnp.int32))
         try:

@@ -44,7 +44,7 @@ class Isolated(NamedTuple):
     workers: Workers
 
     def shape(self, theta: Rows, budget: int, guard: Guard, report: Report = SILENT) -> tuple[Shape, list[Outcome]]:
-        """Of an observation, by simulating."""
+        """The shape of an observation, by simulating."""
         return probed_shape(self._probe, theta, budget, guard, report)
 
     def _probe(self, start: int, theta: np.ndarray) -> Iterator[tuple[int, Outcome]]:

@@ -203,7 +203,7 @@ class Worker:
         return self.child
 
     def abandon(self) -> None:
-        """From another thread: let the one that waits for the child find it dead, and start no other."""
+        """Called from another thread: let the one that waits for the child find it dead, and start no other."""
         self.abandoned = True
         if (child := self.child) is not None:
             child.kill()

@@ -26,7 +26,7 @@ SHARD_BYTES = 16 << 20
 MOST_ROWS = 16_384
 ROWS_EVER = 1 << 20
 """A store that says more is not to be believed."""
-KINDS: dict[str, type] = {
+FIELDS: dict[str, type] = {
     "schema": int,
     "scorefold": str,
     "prior": dict,
@@ -44,7 +44,7 @@ INPUTS = "inputs"
 """Names and SHA-256 of known inputs are there if there are some."""
 HOLES = "missing"
 """Is there, and true, if numbers of an observation may be missing."""
-IDENTITY = tuple(key for key in KINDS if key != "scorefold")
+IDENTITY = tuple(key for key in FIELDS if key != "scorefold")
 """What must agree to continue."""
 
 
@@ -81,8 +81,8 @@ def read(path: Path) -> dict[str, Any]:
         raise storage_error(error, f"read {path / 'description.json'}") from error
     except (ValueError, RecursionError) as error:
         raise ScorefoldError(f"expected a readable {path / 'description.json'}; got {type(error).__name__}: {error}") from error
-    wrong = [key for key, kind in KINDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
-    wrong = wrong or sorted(set(about) - {*KINDS, X_NAMES, INPUTS, HOLES}) or (["schema"] if about["schema"] != SCHEMA else [])
+    wrong = [key for key, kind in FIELDS.items() if not isinstance(about, dict) or type(about.get(key)) is not kind]
+    wrong = wrong or sorted(set(about) - {*FIELDS, X_NAMES, INPUTS, HOLES}) or (["schema"] if about["schema"] != SCHEMA else [])
     wrong = wrong or ([HOLES] if about.get(HOLES, True) is not True else [])
     if wrong:
         raise ScorefoldError(

@@ -121,7 +121,7 @@ def _array(value: Any) -> np.ndarray | None:
 
 
 def _code(value: Any, home: str, seen: _Seen) -> Iterator[bytes]:
-    """Of what can be called, and of objects."""
+    """The code of what can be called, and of objects."""
     if isinstance(value, types.ModuleType):
         yield value.__name__.encode()
     elif isinstance(value, functools.partial):

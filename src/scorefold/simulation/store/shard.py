@@ -39,12 +39,12 @@ class Shard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The name of the file."""
         return f"{self.start:012d}-{self.stop:012d}-{self.sha256}.safetensors"
 
     @property
     def rank(self) -> tuple[int, str]:
-        """Of several with the same simulations the first by this is kept."""
+        """By which shards are sorted: of several with the same simulations the first is kept."""
         return (self.start - self.stop, self.sha256)
 
 
@@ -108,7 +108,7 @@ def check(path: Path, rows: int, dim: int, shape: tuple[int, ...]) -> Checked:
         raise Disagrees(f"it holds simulations {start} to {stop}, across a multiple of {rows}")
     ok = part["status"] == OK
     if part["status"].max() >= len(STATUS) or not rounded(part["x"])[1][ok].all():
-        raise ScorefoldError("it holds statuses or observations that cannot be")
+        raise ScorefoldError("it holds a status or an observation that cannot be")
     return Checked(Shard(start, stop, sha256), part["theta"], part["case"])
 
 

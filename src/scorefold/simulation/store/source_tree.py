@@ -89,7 +89,7 @@ def _name(node: Function) -> str:
 
 
 def _first_line(node: Function) -> int:
-    """Decorators included, as code has it."""
+    """The number of the first line, decorators included, as code has it."""
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
     return min([node.lineno, *(one.lineno for one in decorators)])
 

@@ -211,9 +211,14 @@ class Store:
         return self._contents.stop()
 
     def read(self, stop: int | None = None) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """All simulations below `stop` in order, a shard at a time: (index of the first, θ, x, case and status).
+        """All simulations in order, a shard at a time, failed ones included; a store larger than memory can be gone through.
 
-        x are as they lie on the disk, where a missing number is `HOLE` of `simulation/wrapped.py`.
+        Args:
+            stop: Simulations from here on are left out. Default None: all that are there.
+
+        Yields:
+            The index of the shard's first simulation, and its arrays: "theta", "x", "case" and "status". x are as they lie on
+            the disk, where a missing number is `HOLE` of `simulation/wrapped.py`.
         """
         return self._contents.read(self.stop() if stop is None else stop)
 
