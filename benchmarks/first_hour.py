@@ -3,6 +3,7 @@
     python benchmarks/first_hour.py                                                  # both trials, as sf.fit does by default
     python benchmarks/first_hour.py --trial drift_diffusion --out first_hour.json    # one, and a file with all that was found
     python benchmarks/first_hour.py --methods auto f-npse --refine 5000              # another method too, and refine each
+    python benchmarks/first_hour.py --summary benchmarks/results/first_hour/*.json   # what several runs say together
     python benchmarks/first_hour.py --quick                                          # minutes, not right: does it run?
 
 *Drift diffusion*: 100 trials of a drift-diffusion model with four parameters; the exact posterior comes from the first-passage
@@ -274,6 +275,28 @@ def shortened(method: str, sims: Any, training: sf.Training) -> Any:
 BOTH = {"drift_diffusion": drift, "households": households}
 
 
+def summary(files: list[Path]) -> str:
+    """Of several runs, each with a seed of its own: how far means and widths are off, by parameter, and what it cost."""
+    found = [json.loads(file.read_text()) for file in files]
+    lines = []
+    for name in dict.fromkeys(one["of"] for run in found for one in run["draws"]):
+        runs = [one for run in found for one in run["draws"] if one["of"] == name]
+        lines.append(f"{name}: {len(runs)} runs, called {', '.join(one['verdict'] for one in runs)}")
+        for i, parameter in enumerate(runs[0]["parameters"]):
+            shift, width = (np.array([one[key][i] for one in runs]) for key in ("shift", "width"))
+            lines.append(f"  {parameter:8s} shift {_each(shift)}, width {_each(width, np.log(width))}")
+    for number, step in enumerate(found[0]["steps"]):
+        seconds = [run["steps"][number]["processor"] for run in found]
+        lines.append(f"{step['step']}: processor seconds {', '.join(f'{one:.0f}' for one in seconds)}")
+    return "\n".join(lines)
+
+
+def _each(values: np.ndarray, errors: np.ndarray | None = None) -> str:
+    """Values, and the root mean square of their errors: of themselves, unless others are given."""
+    size = float(np.sqrt(np.mean(np.square(values if errors is None else errors))))
+    return f"{', '.join(f'{one:.2f}' for one in values)} (rms {'' if errors is None else 'log '}{size:.2f})"
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -285,7 +308,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="Only to see that it runs: 500 simulations, 300 steps.")
     parser.add_argument("--out", type=Path, help="A JSON file for all that is found.")
+    parser.add_argument("--summary", nargs="+", type=Path, metavar="FILE", help="Only print what such files say together.")
     chosen = parser.parse_args()
+    if chosen.summary:
+        print(summary(chosen.summary))
+        return
     length = QUICK if chosen.quick else WHOLE
     asked = {key: getattr(chosen, key) for key in ("budget", "refine", "check")}
     length = length._replace(**{key: value for key, value in asked.items() if value is not None})

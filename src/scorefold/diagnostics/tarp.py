@@ -33,7 +33,7 @@ class TARP(NamedTuple):
 
     @property
     def area(self) -> float:
-        """∫ (coverage - p) dp: below 0 over-confident or biased, above it under-confident."""
+        """∫ (coverage - p) dp: below 0 the truth lies farther from the points than the draws, above it nearer."""
         at, seen = self.uniformity.at, self.uniformity.seen[0]
         return float(np.trapezoid(np.concatenate([[0], seen - at, [0]]), np.concatenate([[0], at, [1]])))
 

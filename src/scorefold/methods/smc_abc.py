@@ -131,8 +131,7 @@ def smc_abc(
         >>> import scorefold as sf
         >>> from scipy import stats
         >>> prior = sf.Prior({"a": stats.norm(0, 1)})
-        >>> def simulator(theta, rng):
-        ...     return theta + rng.standard_normal(1)
+        >>> simulator = lambda theta, rng: theta + rng.standard_normal(1)
         >>> sf.smc_abc(prior, simulator, np.array([[0.3]]), budget=2_000, draws=50).theta.shape
         (50, 1)
     """
@@ -143,14 +142,19 @@ def smc_abc(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(5,)))
     compare = _Comparison(prior, simulator, x, seed, as_workers(workers), None if known is None else known.table, progress)
     kept, path = _approach(compare, size, budget, rng)
-    weights = kept.weights() * epanechnikov(kept.distance)
-    weights /= weights.sum()
+    weights = _by_distance(kept)
     info = _info(path, weights, compare.failed)
     moved = adjusted(kept.u, kept.summaries, compare.seen, weights) if adjust else kept.u
     theta = prior.from_normal(moved[rng.choice(len(moved), draws, p=weights)])
     how = f"a population of {len(kept.u)}, {len(path.tolerances)} rounds"
-    seconds, own = time.perf_counter() - started, () if known is None else known.names
-    return Draws(theta, prior.names, info, len(x), how, seconds, inputs=compare.inputs, input_names=own)
+    given: dict[str, Any] = {} if known is None else {"inputs": known.table, "input_names": known.names}
+    return Draws(theta, prior.names, info, len(x), how, time.perf_counter() - started, **given)
+
+
+def _by_distance(kept: Population) -> np.ndarray:
+    """The weights of a population, the nearer ones more."""
+    weights = kept.weights() * epanechnikov(kept.distance)
+    return weights / weights.sum()
 
 
 def _round_size(budget: int, n: int, inputs: Inputs | None) -> int:

@@ -27,11 +27,11 @@ from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.posterior.pair_moments import LEAST_PRECISION, Pairs, correction, moments, sure, widths
-from scorefold.posterior.trust import BAD, GOOD, SHIFTS, USABLE, WIDTHS, Around
+from scorefold.posterior.trust import BAD, SHIFTS, UNKNOWN, VERDICTS, WIDTHS, Around
 from scorefold.prior import Prior
 from scorefold.progress import step
 from scorefold.score.local_mean import LocalMean
-from scorefold.shown import html_table, one_line
+from scorefold.shown import html_table, listed, one_line
 from scorefold.simulation.calls import repeat
 from scorefold.simulation.replicate import as_far_as_made, replicate
 from scorefold.simulation.workers import Workers
@@ -117,19 +117,35 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        """ "good", "usable" or "not to be trusted"."""
-        shift, width = _beyond_chance(self.shift, self.shift_error), _beyond_chance(self.log_width, self.log_width_error)
-        level = max(
-            int(np.searchsorted(SHIFTS, shift.max(), "right")), int(np.searchsorted(np.log(WIDTHS), width.max(), "right"))
-        )
-        return BAD if self.p_value < ALARMING_P else (GOOD, USABLE, BAD)[level]
+        """ "good", "usable" or "not to be trusted"; "not known" where nothing was found, by errors too large to find it.
+
+        No verdict is better than the standard errors: an error of 0.3 posterior sd is none that would show draws to be good.
+        """
+        if self.p_value < ALARMING_P or self._found == len(VERDICTS) - 1:
+            return BAD
+        return UNKNOWN if self._told == len(VERDICTS) - 1 else VERDICTS[max(self._found, self._told)]
+
+    @property
+    def limited(self) -> bool:
+        """The standard errors, and not what was found, are the reason why the verdict is not a better one."""
+        return self.verdict != BAD and self._told > self._found
+
+    @property
+    def _found(self) -> int:
+        """The verdict by what was found beyond chance, as its place among `VERDICTS`."""
+        return _level(_beyond_chance(self.shift, self.shift_error), _beyond_chance(self.log_width, self.log_width_error))
+
+    @property
+    def _told(self) -> int:
+        """The best verdict that so large standard errors can tell from a worse one."""
+        return _level(self.shift_error, self.log_width_error)
 
     @property
     def words(self) -> str:
         """The verdict, and what it rests on."""
         worst = int(np.abs(self.shift).argmax())
         found = (
-            f"{self.verdict}: {one_line(self.names[worst])} is most off, by {self.shift[worst]:+.2f} ± "
+            f"{self.verdict}{self._as_far}: {one_line(self.names[worst])} is most off, by {self.shift[worst]:+.2f} ± "
             f"{self.shift_error[worst]:.2f} posterior sd; {self._widths()}"
         )
         if self.p_value < ALARMING_P:
@@ -139,14 +155,22 @@ class Check:
             found += f"; about {wanted:,.0f} simulations would tell to {TOLD} sd"
         return found
 
+    @property
+    def _as_far(self) -> str:
+        """What is said behind a verdict that only the number of simulations keeps from being better."""
+        return f", as {self.sims:,} simulations cannot tell more" if self.limited else ""
+
     def _widths(self) -> str:
-        """The worst width among those that the simulations tell."""
+        """The worst width among those that the simulations tell, and which they do not tell."""
         told = self.log_width_error < np.log(LARGEST_FACTOR)
         if not told.any():
             return "the widths cannot be told by so few simulations"
+        others = listed([name for name, known in zip(self.names, told, strict=True) if not known])
+        untold = f", that of {others} cannot be told" if others else ""
         wide = int(np.where(told, np.abs(self.log_width), -1.0).argmax())
         width, either = np.exp(self.log_width[wide]), np.exp(self.log_width_error[wide])
-        return f"the width of {one_line(self.names[wide])} is {width:.2f} times the right one (within a factor {either:.2f})"
+        found = f"the width of {one_line(self.names[wide])} is {width:.2f} times the right one"
+        return f"{found} (within a factor {either:.2f}){untold}"
 
     def rows(self) -> list[tuple[str, str, str]]:
         """For a table: each parameter's name, its shift in posterior sd and the ratio of its width to the right one, both with
@@ -174,7 +198,14 @@ class Check:
             "width error": np.exp(self.log_width_error),
         }  # fmt: skip
         named = {word: dict(zip(self.names, values.tolist(), strict=True)) for word, values in numbers.items()}
-        said = {"verdict": self.verdict, "words": self.words, "n": self.n, "simulations": self.sims, "failed": self.failed}
+        said = {
+            "verdict": self.verdict,
+            "limited": self.limited,
+            "words": self.words,
+            "n": self.n,
+            "simulations": self.sims,
+            "failed": self.failed,
+        }
         return {**said, "p": self.p_value, **named}
 
     def correction_for(self, prior: Prior, shape: tuple[int, ...]) -> LocalMean:
@@ -294,6 +325,12 @@ def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Gen
 
     x = as_far_as_made(simulate, FEWEST_SETS)
     return x.reshape(*x.shape[:2], -1)
+
+
+def _level(shift: np.ndarray, log_width: np.ndarray) -> int:
+    """The place among `VERDICTS` of shifts and log widths."""
+    by_shift = int(np.searchsorted(SHIFTS, np.abs(shift).max(), "right"))
+    return max(by_shift, int(np.searchsorted(np.log(WIDTHS), np.abs(log_width).max(), "right")))
 
 
 def _beyond_chance(found: np.ndarray, error: np.ndarray) -> np.ndarray:

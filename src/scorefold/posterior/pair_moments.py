@@ -75,7 +75,7 @@ def moments(pairs: Pairs, off: np.ndarray, times: float) -> Moments:
     spread = residual.T @ residual / count
     spread += (RIDGE * np.trace(spread) / dim + 1e-30) * np.eye(dim)
     slope = line[1:].T
-    chi = np.einsum("de,df,eg,fg->", slope, np.linalg.inv(spread), slope, np.linalg.inv(gram[1:, 1:]), optimize=True)
+    chi = np.einsum("de,df,fg,eg->", slope, np.linalg.inv(spread), slope, np.linalg.inv(gram[1:, 1:]), optimize=True)
     jacobian = (pairs.jacobian + np.swapaxes(pairs.jacobian, 1, 2)) / 2
     twins = residual[:, :, None] * residual[:, None] + jacobian
     return Moments(

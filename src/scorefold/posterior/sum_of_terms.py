@@ -140,18 +140,6 @@ def values_by_member(terms: MeanTerms, x: Float[Array, "obs x"], times: Array, u
 
 
 @eqx.filter_jit
-def at_pairs(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> tuple[Cloud, Float[Array, "pairs dim dim"]]:
-    """∇_u log p(x|u) and its derivative for each pair, a few at a time."""
-
-    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
-        prepared, at = terms.prepare(pair[0]), pair[1]
-        gradient = jax.grad(lambda u: terms.term(u, prepared))
-        return gradient(at), jax.jacfwd(gradient)(at)
-
-    return jax.lax.map(one, (x, u), batch_size=GRADIENTS_TOGETHER)
-
-
-@eqx.filter_jit
 def paired_scores(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> Cloud:
     """∇_u log p(x|u) for each pair, a few at a time."""
 

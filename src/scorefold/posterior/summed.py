@@ -59,6 +59,8 @@ from scorefold.types import Cloud, Float, Key, draw_key, draw_keys
 SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
 
 SAMPLERS = ("smc", "nuts", "vi")
+ACROSS = 1 / 3
+"""Of the sd of places where scores are checked, over which they are compared: half a posterior sd."""
 MANY = 64
 """Different observations, from which on the terms of some are added up at every step, and those of all once."""
 SHARPENED = 64.0
@@ -263,9 +265,15 @@ class SummedPosterior(Posterior):
         return np.asarray(values, np.float64)[:, : len(u)]
 
     def at_pairs(self, x: np.ndarray, u: np.ndarray) -> Pairs:
-        """The gradients of the terms of single observations x (pairs, 1, features), each at its own u, with derivatives."""
-        score, jacobian = sums.at_pairs(self.added, jnp.asarray(x[:, 0], jnp.float32), jnp.asarray(u, jnp.float32))
-        return Pairs(np.asarray(score, np.float64), np.asarray(jacobian, np.float64))
+        """The gradients of the terms of single observations x (pairs, 1, features), each at its own u, with derivatives.
+
+        Splines have kinks, which a derivative at a point does not see: these are differences along the axes of all u.
+        """
+        dim = u.shape[1]
+        steps = ACROSS * np.linalg.cholesky(np.cov(u, rowvar=False).reshape(dim, dim) + 1e-12 * np.eye(dim)).T
+        score = self.paired_scores(x[:, 0], u)
+        turns = [(self.paired_scores(x[:, 0], u + off) - self.paired_scores(x[:, 0], u - off)) / 2 for off in steps]
+        return Pairs(score, np.stack(turns, axis=2) @ np.linalg.inv(steps).T)
 
     def paired_scores(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The gradients (pairs, dim) of the terms of observations x (pairs, features), each at its own u."""

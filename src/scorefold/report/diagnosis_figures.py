@@ -27,6 +27,9 @@ AXIS_END = 3.0
 """An axis reaches so many widths of the others for a single value, which is marked at its edge if it lies beyond."""
 WIDEST_FIGURE = 9.0
 """Inches."""
+CONFIDENCE = ("over-confident", "under-confident")
+NEAR_POINTS = ("truth farther off than draws", "truth nearer than draws")
+"""Sides of the diagonal: of coverage, and of TARP, where draws that are shifted may lie on either."""
 
 
 def all_of(found: Any) -> dict[str, Figure]:
@@ -38,7 +41,7 @@ def all_of(found: Any) -> dict[str, Figure]:
         "highest_density": coverage(
             found.highest_density.uniformity, found.highest_density.names, f"Highest-density regions, n = {found.n}"
         ),
-        "tarp": coverage(found.tarp.uniformity, ("TARP",), f"TARP, n = {found.n}"),
+        "tarp": coverage(found.tarp.uniformity, ("TARP",), f"TARP, n = {found.n}", NEAR_POINTS),
         "contraction": contraction(
             found.contraction.contraction, found.contraction.z, found.names, f"What was learned: {data}"
         ),
@@ -73,8 +76,8 @@ def rank_ecdf(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     return figure
 
 
-def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
-    """Coverage against the level that was claimed, with the band; below the diagonal is over-confidence."""
+def coverage(uniformity: Any, names: Sequence[str], title: str = "", sides: tuple[str, str] = CONFIDENCE) -> Figure:
+    """Coverage against the level that was claimed, with the band; `sides` say what lies below the diagonal, and above."""
     at = np.concatenate([[0], uniformity.at, [1]])
     figure = figure_of(4.6, 4.9)
     axes = figure.add_subplot()
@@ -84,8 +87,8 @@ def coverage(uniformity: Any, names: Sequence[str], title: str = "") -> Figure:
     _lines(axes, at, uniformity, names, lambda seen: np.concatenate([[0], seen, [1]]))
     axes.set(xlabel="probability claimed", ylabel="share of data sets where it held the truth", xlim=(0, 1), ylim=(0, 1))
     axes.set_aspect("equal")
-    axes.text(0.97, 0.04, "over-confident", ha="right", fontsize=9, color=GREY)
-    axes.text(0.03, 0.94, "under-confident", ha="left", fontsize=9, color=GREY)
+    axes.text(0.97, 0.04, sides[0], ha="right", fontsize=9, color=GREY)
+    axes.text(0.03, 0.94, sides[1], ha="left", fontsize=9, color=GREY)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     plain(axes, title)

@@ -13,7 +13,8 @@ CAPTIONS = {
     "coverage": "How often central intervals, and the ellipsoid of all parameters together, hold the truth. Below the diagonal "
     "the posterior is over-confident.",
     "highest_density": "The same for regions of highest density, which also notice a lost mode.",
-    "tarp": "TARP: coverage of all parameters jointly, around points that depend on the data.",
+    "tarp": "TARP: all parameters jointly. In each data set, is the truth as far from a point that depends on the data as the "
+    "draws are? Off the band something is wrong; draws that are shifted may be on either side, whatever their width.",
     "contraction": "How much the data narrow each parameter, and how far the truth lies from the posterior's mean: median, "
     "half and 90 % of the data sets.",
 }

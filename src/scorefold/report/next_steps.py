@@ -22,6 +22,8 @@ BY_TRUST = {
 }
 BY_CHECK = {
     "good": "These draws can be used, within the standard errors above; four times as many simulator calls halve them.",
+    "limited": "Nothing was found that forbids using these draws, but so few simulator calls would not show it: four times as "
+    "many halve the standard errors (--sims, or sims=). Until then do not count on more than the verdict says.",
     "else": "The errors that were found can be taken away: scorefold check --save, or "
     "posterior.corrected(check). Simulations where the posterior is remove their cause: scorefold refine, or posterior.refine.",
 }
@@ -55,7 +57,7 @@ def after_inference(summary: Mapping[str, Any]) -> str:
 
 def after_check(summary: Mapping[str, Any]) -> str:
     """What to do next, on the page of `check`."""
-    return BY_CHECK["good" if summary["verdict"] == "good" else "else"]
+    return BY_CHECK["limited" if summary.get("limited") else "good" if summary["verdict"] == "good" else "else"]
 
 
 def after_diagnosis(summary: Mapping[str, Any]) -> list[str]:

@@ -1,5 +1,7 @@
 """The exact answers that `benchmarks/first_hour.py` measures against."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -32,3 +34,20 @@ def test_the_exact_posterior_of_households_narrows_around_the_truth():
     off = (draws.mean(axis=0) - first_hour.SPREAD) / draws.std(axis=0)
     assert np.abs(off).max() < 5.5
     assert draws.std(axis=0).max() < 0.05
+
+
+@pytest.mark.false_failure(0)
+def test_several_runs_are_put_together(tmp_path):
+    files = []
+    for number, (shift, width) in enumerate([(0.3, 1.0), (-0.4, np.e)]):
+        run = {
+            "draws": [{"of": "trial, auto", "parameters": ["v"], "shift": [shift], "width": [width], "verdict": "usable"}],
+            "steps": [{"step": "fit auto", "processor": 10.0 + number}],
+        }
+        files.append(tmp_path / f"{number}.json")
+        files[-1].write_text(json.dumps(run))
+    assert first_hour.summary(files).splitlines() == [
+        "trial, auto: 2 runs, called usable, usable",
+        "  v        shift 0.30, -0.40 (rms 0.35), width 1.00, 2.72 (rms log 0.71)",
+        "fit auto: processor seconds 10, 11",
+    ]

@@ -11,7 +11,7 @@ import scorefold as sf
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.check import Simulating, run_check
 from scorefold.posterior.draws import Drawn
-from scorefold.posterior.pair_moments import SLOPE_BOUNDS, Pairs, _stable
+from scorefold.posterior.pair_moments import SLOPE_BOUNDS, Pairs, _stable, moments
 from scorefold.posterior.trust import BAD, GOOD
 from scorefold.score.local_mean import LocalMean
 
@@ -101,6 +101,44 @@ def test_words_say_what_is_wrong():
     assert vague.rows()[1][2] == "not told by so few simulations"
     vaguer = replace(vague, log_width_error=np.array([2.0, 8.0]))
     assert "the widths cannot be told by so few simulations" in vaguer.words
+    assert "(within a factor 1.05), that of b cannot be told" in vague.words
+
+
+@pytest.mark.false_failure(0)
+@pytest.mark.parametrize(
+    ("shift", "shift_error", "log_width", "width_error", "verdict", "limited"),
+    [
+        (0.1, 0.1, 0.05, 0.1, "good", False),
+        (0.1, 0.3, 0.05, 0.1, "usable", True),
+        (0.5, 0.3, 0.05, 0.1, "usable", False),
+        (0.1, 0.1, 0.05, 0.4, "usable", True),
+        (0.1, 0.1, 0.05, 1.2, "not known", True),
+        (0.1, 0.8, 0.05, 0.1, "not known", True),
+        (2.0, 0.8, 0.05, 0.1, BAD, False),
+    ],
+)
+def test_no_verdict_is_better_than_the_standard_errors(shift, shift_error, log_width, width_error, verdict, limited):
+    """Draws were called good by errors of 0.3 sd, and by widths that could not be told at all."""
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    found = run_check(Scores(), X, u, Simulating(simulator, 200, 0, None, False))
+    numbers = {"shift": shift, "shift_error": shift_error, "log_width": log_width, "log_width_error": width_error}
+    found = replace(found, p_value=0.5, **{name: np.array([0.0, value]) for name, value in numbers.items()})
+    assert (found.verdict, found.limited, found.summary()["limited"]) == (verdict, limited, limited)
+    assert found.words.startswith(f"{verdict}, as 200 simulations cannot tell more: " if limited else f"{verdict}: ")
+
+
+@pytest.mark.false_failure(0)
+def test_the_slope_s_chance_does_not_depend_on_the_axes():
+    """Its indices were wrong, which is the same where all is diagonal, and else threw a slope away."""
+    rng = np.random.default_rng(0)
+    off, noise = rng.normal(size=(500, 2)), rng.normal(size=(500, 2))
+    score = off @ np.array([[0.3, 0.0], [0.1, -0.2]]) + noise
+    turned, other = np.array([[1.0, 0.8], [0.0, 0.5]]), np.array([[1.0, -0.6], [0.4, 2.0]])
+    jacobian = np.zeros((500, 2, 2))
+    plain = moments(Pairs(score, jacobian), off, 1.0).slope_chance
+    assert plain > 5
+    assert moments(Pairs(score @ other, jacobian), off @ turned, 1.0).slope_chance == pytest.approx(plain)
 
 
 @pytest.mark.false_failure(1e-6)

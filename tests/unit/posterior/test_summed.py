@@ -8,6 +8,7 @@ import pytest
 from chance import one_of
 from exact_posteriors import VARIANCES, Exact, summed
 from full import shortly
+from scipy import stats
 
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
 from scorefold.posterior import sum_at_draws, sum_of_terms
@@ -31,6 +32,37 @@ class TwoSides(eqx.Module):
 
     def term(self, u, x):
         return bimodal.log_likelihood(u, x)
+
+
+class Kinked(eqx.Module):
+    """-|u - x|, whose second derivative is 0 wherever it exists."""
+
+    def prepare(self, x):
+        return x
+
+    def term(self, u, x):
+        return -jnp.abs(u - x).sum()
+
+
+@pytest.mark.false_failure(0)
+def test_a_check_sees_how_scores_bend_at_kinks():
+    """E[g gᵀ + ∇g] = 0 for the right likelihood; derivatives at points are 0 here, and called it 100 % too steep."""
+    rng = np.random.default_rng(0)
+    u = 0.2 * rng.normal(size=(2_000, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]])
+    quantiles = stats.laplace.ppf((np.arange(2_000) + 0.5) / 2_000)
+    x = u + np.stack([rng.permutation(quantiles) for _ in range(2)], axis=1)
+    found = summed(Kinked()).at_pairs(x[:, None], u)
+    spread = found.score.T @ found.score / len(u)
+    np.testing.assert_allclose(spread, np.eye(2), atol=0.1)
+    np.testing.assert_allclose(found.jacobian.mean(axis=0), -np.eye(2), atol=0.2)
+
+
+@pytest.mark.false_failure(0)
+def test_smooth_scores_bend_as_their_derivatives_say():
+    u, x = np.random.default_rng(0).normal(size=(2, 50, 2))
+    found = summed(Exact()).at_pairs(x[:, None], u)
+    right = np.broadcast_to(-np.diag(1 / VARIANCES), (50, 2, 2))
+    np.testing.assert_allclose(found.jacobian, right, rtol=1e-3, atol=1e-4)
 
 
 def observed(n):

@@ -38,6 +38,15 @@ def test_few_quantities_are_all_named():
     assert {"a", "b", "all together"} <= set(labels(figures.coverage(found.uniformity, found.names)))
 
 
+@pytest.mark.false_failure(0)
+def test_tarp_is_not_called_confident():
+    """Draws that are too narrow, and shifted, were "under-confident" there, beside the verdict "over-confident"."""
+    w = world(2)
+    found = coverage(w.truth, w.draws, w.names)
+    (axes,) = figures.coverage(found.uniformity, found.names, "", figures.NEAR_POINTS).axes
+    assert [text.get_text() for text in axes.texts] == ["truth farther off than draws", "truth nearer than draws"]
+
+
 def test_strange_statistics_and_observations_are_marked():
     replicated = np.random.default_rng(5).standard_normal((100, 2, 3))
     figure = figures.predictive(("mean", "sd"), np.zeros((2, 3)), replicated, np.array([[0.5, 0.5, 0.01], [1, 1, 1]]))

@@ -84,6 +84,17 @@ def test_a_check_is_a_sentence_and_says_what_to_do(verdict, says):
     assert says in page
 
 
+def test_a_check_that_could_not_tell_asks_for_more_simulations():
+    each = {"a": 0.1}
+    found = {
+        "n": 8, "simulations": 300, "failed": 0, "p": 0.5, "verdict": "not known", "limited": True, "words": "not known",
+        "shift": each, "shift error": each, "width": each, "width error": each,
+    }  # fmt: skip
+    page = check_page(found, {})
+    assert "four times as many halve the standard errors" in page
+    assert '<p class="verdict unknown">Not known.</p>' in page
+
+
 def test_trust_that_is_not_known_is_no_good_news_and_has_no_table():
     """It stood in green, over an explanation of numbers that were not there."""
     (said,) = _trust({"verdict": "not known", "why": "ABC has no ensemble"})
