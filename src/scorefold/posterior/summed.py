@@ -159,7 +159,7 @@ class SummedPosterior(Posterior):
         return value - np.square(u).sum(axis=1) / 2 - u.shape[1] / 2 * np.log(2 * np.pi)
 
     def climb(self, x: np.ndarray, u: np.ndarray, of_theta: bool, options: Options = AS_THE_METHOD_SAYS) -> Summits:
-        """Maxima uphill from points u; of the density of θ also from where the likelihood alone leads from there.
+        """Maxima uphill from points u, and from where the likelihood alone leads from there.
 
         A narrow peak on a wide hill may hold next to none of the draws and still be the highest. From the hill no way leads up
         to it, but the likelihood has its maximum there.
@@ -171,9 +171,7 @@ class SummedPosterior(Posterior):
             data = (self.added, different, power * times, self._tilt)
             return sums.climbed(jnp.asarray(u, jnp.float32), (data, asked), by_volume)
 
-        found = [uphill(u, 1.0)]
-        if of_theta:
-            found.append(uphill(uphill(u, SHARPENED)[0], 1.0))
+        found = uphill(u, 1.0), uphill(uphill(u, SHARPENED)[0], 1.0)
         return Summits(*(np.concatenate(parts).astype(np.float64) for parts in zip(*found, strict=True)))
 
     def evidence_offset(self, x: np.ndarray, u: np.ndarray, seed: int) -> Offset:
