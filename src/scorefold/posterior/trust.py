@@ -100,6 +100,8 @@ class Doubts(NamedTuple):
     """How the observations lie to the simulations, where that is known."""
     error: Disagreement | None = None
     """The standard errors of a correction by simulations at the draws: they then count in place of the disagreement."""
+    found_off: float = 0.0
+    """By how many posterior sd simulations have found such draws off, at least: what a refinement's comparison says."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,8 @@ def judge(names: Sequence[str], doubts: Doubts, info: Any) -> Trust:
     width, widest = (np.exp(np.minimum(one, LARGEST_LOG_WIDTH)) for one in (log_width, at_most[1]))
     level, why = _level(names, shift, width)
     lower, reasons = (0, []) if strange is None else strange.lowers()
+    if doubts.found_off > SHIFTS[1]:
+        lower, reasons = 2, [*reasons, f"the comparison with the start found this posterior {doubts.found_off:.1f} sd off"]
     if not info.converged:
         lower, reasons = 2, [*reasons, "the sampler has not settled"]
     level = min(level + lower, 2)

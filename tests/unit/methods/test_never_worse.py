@@ -88,3 +88,11 @@ def test_too_small_a_budget_is_said():
     assert reserved(PLAN, 1) == 750
     assert reserved(PLAN, 6) == 0
     assert "the start 0.00 sd" in str(Compared(500, (Judged("the start", -0.1, 0.1), Judged("it", 1.0, 0.1)), "it"))
+
+
+@pytest.mark.false_failure(0)
+def test_what_was_kept_is_off_by_what_was_found_less_its_error():
+    far, near = Judged("it", 5.0, 1.0), Judged("the start", 0.2, 0.4)
+    assert Compared(500, (near, far), "it").off == pytest.approx(2.0)
+    assert Compared(500, (near, far), "the start").off == 0.0
+    assert Compared(0, (), "it").off == 0.0

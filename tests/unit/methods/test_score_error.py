@@ -16,8 +16,10 @@ from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.likelihood_rounds import Job
 from scorefold.methods.refine.line_or_network import line_or_network
+from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.same_simulations import better_likelihood
 from scorefold.methods.refine.score_error import Scores, difference, score_error, scores_at, steps
+from scorefold.posterior.draws import Options
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import GaussianProposal
@@ -186,3 +188,20 @@ def test_scores_are_the_same_in_a_frame_as_in_the_priors_space():
     for one, same in zip(own, other, strict=True):
         assert np.allclose(one, same, atol=1e-3)
     assert np.allclose(own.bend, -np.square(step @ root.T).sum(axis=1) / NOISE**2 / 0.25, rtol=1e-3)
+
+
+@pytest.mark.false_failure(0)
+@pytest.mark.parametrize(("noise", "kept"), [(0.0, "a likelihood"), (5.0, "the start")])
+def test_of_two_that_are_far_off_the_refinement_has_to_be_the_better_one(noise, kept, monkeypatch):
+    monkeypatch.setattr("scorefold.methods.refine.same_simulations.difference", lambda *_: (0.1, 1.0))
+    assert compared(noise, noise)[1].kept == kept
+
+
+@pytest.mark.false_failure(0)
+def test_a_line_that_was_compared_with_nothing_knows_nothing_of_its_error():
+    refined = untrained.refined("refined")
+    rounds = tuple(one._replace(gate=0.0) for one in refined.rounds)
+    alone = dataclasses.replace(
+        refined, prior=PRIOR, local=known(0.0, FRAME), rounds=rounds, compared=Compared(0, (), ""), summaries=None
+    )
+    assert "not compared" in str(alone.doubts(X, np.zeros((64, 2)), (0, 0), Options()).disagreement)

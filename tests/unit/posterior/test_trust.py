@@ -114,6 +114,8 @@ def spread(shift, log_width=0.0):
         (Doubts(spread(0.01), strange=Strangeness(1e-6, 3, 0.0)), BAD),
         (Doubts(spread(0.01), strange=Strangeness(1.0, 3, 0.2)), USABLE),
         (Doubts(spread(0.01), strange=Strangeness(1.0, 3, 0.0)), GOOD),
+        (Doubts(spread(0.01), found_off=0.5), GOOD),
+        (Doubts(spread(0.01), found_off=1.5), BAD),
         (Doubts(spread(np.nan)), BAD),
         (Doubts("there is no ensemble"), UNKNOWN),
     ],

@@ -46,6 +46,11 @@ class Compared(NamedTuple):
     kept: str
     """The name of the one that was kept."""
 
+    @property
+    def off(self) -> float:
+        """By how many posterior sd the one that was kept is off, at least: a standard error less than what was found."""
+        return max((np.sqrt(max(one.error - one.chance, 0.0)) for one in self.judged if one.name == self.kept), default=0.0)
+
     def __str__(self) -> str:
         if len(self.judged) < 2:
             return "not compared with the start: the budget is too small for it, or it was interrupted"

@@ -125,9 +125,15 @@ class RefinedPosterior(Posterior):
         return drawn._replace(how=refinement)
 
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
-        """As the region's posterior has them, in its own space."""
+        """As the region's posterior has them, in its own space, and what the comparison with the start found.
+
+        Members that are one straight line do not differ, however wrong that line is: without a comparison nothing is known.
+        """
         own, seen = self._checkable(x)
-        return own.doubts(seen, self._own_space(u), seed, _for_region(own, options))
+        if isinstance(own, SummedPosterior) and not self.compared.judged and not self.rounds[-1].gate:
+            return Doubts("a straight line has no members that could disagree, and it was not compared with the start")
+        doubts = own.doubts(seen, self._own_space(u), seed, _for_region(own, options))
+        return doubts._replace(found_off=self.compared.off)
 
     def corrected(self, check: Check) -> "RefinedPosterior":
         """As `Posterior.corrected` says."""

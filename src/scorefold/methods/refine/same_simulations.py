@@ -3,7 +3,8 @@
 Both are judged by the same simulations, around the first and the last draws of refinement as far as these lie in the last
 frame, and by how far their scores are off there (`score_error.py`). What is hard to simulate is hard for both, so a small
 difference is seen that two checks of their own (`never_worse.py`) would not see. The start is kept if it is better by more than
-a standard error of the difference.
+a standard error of the difference; and where both are too far off to be trusted, if it is better at all. A start has seen the
+whole prior, and what is wrong in a small region is wrong without a bound outside of it.
 """
 
 import warnings
@@ -19,6 +20,7 @@ from scorefold.methods.refine.region import FAR
 from scorefold.methods.refine.score_error import difference, score_error, scores_at, steps
 from scorefold.posterior.check import FEWEST_SETS
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.trust import SHIFTS
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.types import single_precision
 
@@ -52,9 +54,10 @@ def better_likelihood(
         both = scores_at(start, x, u, step, root), scores_at(local, x, w, step)
     errors = [score_error(scores, w, covariance, len(job.x)) for scores in both]
     worse, chance = difference(both[1], both[0], w, covariance, len(job.x))
-    kept = int(not worse > chance)
     constant = min(errors, key=lambda one: one.value).information
     judged = tuple(Judged(name, one.value + constant, one.chance) for name, one in zip(NAMES, errors, strict=True))
+    both_far = min(one.error for one in judged) > SHIFTS[1] ** 2
+    kept = int(not worse > (0.0 if both_far else chance))
     return (start, refined)[kept], Compared(calls, judged, NAMES[kept])
 
 
