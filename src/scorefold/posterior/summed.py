@@ -40,7 +40,7 @@ from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample.expanded import SOME, Many, expanded_draws
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, chain_length, judged, nuts_draws
-from scorefold.sample.summits import POINTS, STEPS
+from scorefold.sample.summits import LAST_STEPS, POINTS, SHARPENED, STEPS
 from scorefold.sample.tempered import (
     LARGEST_DIFFERENCE,
     LARGEST_SPREAD,
@@ -63,8 +63,6 @@ ACROSS = 1 / 3
 """Of the sd of places where scores are checked, over which they are compared: half a posterior sd."""
 MANY = 64
 """Different observations, from which on the terms of some are added up at every step, and those of all once."""
-SHARPENED = 64.0
-"""The power of the likelihood by which its own maximum is nearly that of the product with the prior."""
 MASSES_AT = 64
 """Draws of u at which the mass of a geometric mean of densities is measured."""
 ON_ACCELERATORS = 128
@@ -249,7 +247,7 @@ class SummedPosterior(Posterior):
         some = np.random.default_rng(0).standard_normal((self._judged(len(x)), self.prior.dim))
         clouds, different = clouds_for(draws, self.prior.dim), len(np.unique(x, axis=0))
         one_after_the_other = -(-clouds.number // (os.cpu_count() or 1))
-        gradients = one_after_the_other * (EVALUATIONS * clouds.size + POINTS * STEPS) / bucket(len(some))
+        gradients = one_after_the_other * (EVALUATIONS * clouds.size + POINTS * (STEPS + LAST_STEPS)) / bucket(len(some))
         least = gradients if different < MANY else (gradients * SOME + draws / bucket(len(some)) * different) / different
         harder = "if the posterior has several modes" if different < MANY else "if all observations are added up at every step"
         return Effort(lambda: self._member_scores(x, some, options), least, HARDER * gradients, harder)
