@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-full test-oldest test-newest smoke peers lint format dist docs clean
+.PHONY: demo test test-rest test-full test-oldest test-newest smoke peers lint format dist docs clean
 
 demo: .venv/installed
 	$(BIN)/scorefold demo --out demo
@@ -11,9 +11,12 @@ demo: .venv/installed
 test: .venv/installed
 	$(BIN)/$(PYTEST) -m "not full" --durations=8
 
-# Everything.
-test-full: .venv/installed
-	$(BIN)/$(PYTEST) --durations=15
+# The longer checks that `make test` leaves out.
+test-rest: .venv/installed
+	$(BIN)/$(PYTEST) -m full --durations=15
+
+# Everything, in two runs: compiled programs stay in memory until a run ends.
+test-full: test test-rest
 
 # The tests of `make test` with the oldest and with the newest versions of the dependencies.
 test-oldest: .venv-oldest/installed

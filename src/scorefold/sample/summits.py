@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from scorefold.sample.by_steps import Look, Loop, at_once, numbers, program
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
@@ -97,7 +96,7 @@ def summits(at: Look, dim: int, key: Key, loop: Loop = at_once) -> Mixture:
 
 def climbed_twice(at: Look, begin: Climber, loop: Loop = at_once) -> Climber:
     """Points uphill on f, every other one by way of the sharpened f."""
-    powers = np.where(np.arange(len(begin.u)) % 2, SHARPENED, 1.0).astype(np.float32)
+    powers = jnp.where(jnp.arange(len(begin.u)) % 2 == 1, SHARPENED, 1.0)
 
     def sharpened(u: Float[Array, "points dim"]) -> tuple[Array, Array]:
         value, slope = at(u)

@@ -103,7 +103,7 @@ def peak_beside_a_hill(u, x):
     return jax.vmap(jax.value_and_grad(one))(u)
 
 
-# Its share is 0.751; over 24 seeds it was 0.750 ± 0.012. Uphill from the prior is the summit of the hill, 6.4 sd of the peak away.
+# Its share is 0.751; over 24 seeds it was 0.750 ± 0.012. Uphill from the prior is the hill's summit, 6.4 sd of the peak away.
 @pytest.mark.false_failure(1e-7)
 def test_a_narrow_peak_beside_the_summit_of_a_wide_hill_is_found():
     dim, at = 10, 1.2
