@@ -52,6 +52,11 @@ class Refinement(NamedTuple):
     modes: tuple[Mode, ...] = ()
     """Of the last round, where there are several: centre, weight and its standard error."""
 
+    def __repr__(self) -> str:
+        agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
+        rounds = [f"round {number}: {one}" for number, one in enumerate(self.rounds, 1)]
+        return "\n".join([f"Refinement by {self.simulations:,} simulations; of its rounds {agreed}", *rounds])
+
 
 @dataclass(frozen=True, repr=False)
 class RefinedPosterior(Posterior):
