@@ -72,12 +72,14 @@ def run(source: Source, place: Place, guard: Guard, progress: bool) -> None:
     Raises:
         SimulatorError: Too many simulations fail, those that were there before included.
     """
-    calls, done = place.calls, count_done(place)
+    calls, shape, first = place.calls, place.shape, list[Outcome]()
+    if shape is not None:
+        place.begin(shape)
+    done = count_done(place)
     with bar("simulating", calls.budget, progress, done) as report:
-        shape, first = place.shape, list[Outcome]()
         if shape is None:
             shape, first = source.shape(calls.arguments, calls.budget, guard, SILENT if done else report)
-        place.begin(shape)
+            place.begin(shape)
         if first and not count_done(place):
             place.add(block(0, first, shape))  # guard and report have seen them
         for made in source.blocks(place.missing(), calls.arguments, shape):
