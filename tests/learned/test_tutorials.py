@@ -16,7 +16,7 @@ import scorefold as sf
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if "{code-cell}" in path.read_text())
 CELL = re.compile(r"```\{code-cell\}[^\n]*\n(?:\n*:tags:[^\n]*\n)?(.*?)```", flags=re.DOTALL)
-MOST = {"budget": 400, "draws": 100, "sims": 100, "steps": 50}
+MOST = {"budget": 600, "draws": 100, "sims": 100, "steps": 50}
 """What a page may spend here on each call."""
 
 
@@ -31,7 +31,7 @@ def smaller(code: str) -> str:
 
 
 def test_numbers_are_cut_down():
-    assert smaller("sf.simulate(prior, f, budget=10_000, seed=10_000)") == "sf.simulate(prior, f, budget=400, seed=10_000)"
+    assert smaller("sf.simulate(prior, f, budget=10_000, seed=10_000)") == "sf.simulate(prior, f, budget=600, seed=10_000)"
     assert smaller("sims=sims, draws=50") == "sims=sims, draws=50"
 
 
