@@ -56,6 +56,12 @@ class Moments(NamedTuple):
     """(dim, dim): mean e eᵀ"""
 
 
+def with_ridge(spread: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    """The covariance of scores with a little more on its diagonal, so that it has an inverse."""
+    dim = len(spread)
+    return spread + (RIDGE * np.trace(spread) / dim + 1e-30) * np.eye(dim)
+
+
 def moments(pairs: Pairs, off: np.ndarray, times: float) -> Moments:
     """The line through the scores of pairs, and what its residuals say.
 
@@ -73,7 +79,7 @@ def moments(pairs: Pairs, off: np.ndarray, times: float) -> Moments:
     line = gram @ design.T @ pairs.score
     residual = (pairs.score - design @ line) * np.sqrt(count / max(count - dim - 1, 1))
     spread = residual.T @ residual / count
-    spread += (RIDGE * np.trace(spread) / dim + 1e-30) * np.eye(dim)
+    spread = with_ridge(spread)
     slope = line[1:].T
     chi = np.einsum("de,df,fg,eg->", slope, np.linalg.inv(spread), slope, np.linalg.inv(gram[1:, 1:]), optimize=True)
     jacobian = (pairs.jacobian + np.swapaxes(pairs.jacobian, 1, 2)) / 2

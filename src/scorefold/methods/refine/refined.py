@@ -53,9 +53,8 @@ class Refinement(NamedTuple):
     """Of the last round, where there are several: centre, weight and its standard error."""
 
     def __repr__(self) -> str:
-        agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
         rounds = [f"round {number}: {one}" for number, one in enumerate(self.rounds, 1)]
-        return "\n".join([f"Refinement by {self.simulations:,} simulations; of its rounds {agreed}", *rounds])
+        return "\n".join([f"Refinement by {self.simulations:,} simulations; of its rounds {_agreement(self.agreed)}", *rounds])
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,8 +173,12 @@ class RefinedPosterior(Posterior):
         """As of any posterior, and how its rounds went."""
         rounds = [(f"round {i}", f"{one}") for i, one in enumerate(self.rounds, 1)]
         valid = f"for one data set of n = {self.n} and its neighbourhood, not for any other"
-        agreed = "the last two agree" if self.agreed else "the last two do not agree yet"
+        agreed = _agreement(self.agreed)
         return [("valid", valid), *Posterior.facts(self), *rounds, ("rounds", agreed), ("compared", f"{self.compared}")]
+
+
+def _agreement(agreed: bool) -> str:
+    return "the last two agree" if agreed else "the last two do not agree yet"
 
 
 def draw_in_region(

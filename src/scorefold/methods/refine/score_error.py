@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scorefold.posterior.pair_moments import with_ridge
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.types import Float
 
@@ -31,8 +32,6 @@ STEP = 0.5
 """h"""
 PARTS = 10
 """Of the pairs: each is left out once."""
-RIDGE = 1e-12
-"""Of the mean spread: by a straight line the scores of more parameters than there are numbers in x lie in a plane."""
 
 
 class Scores(NamedTuple):
@@ -92,8 +91,7 @@ def score_error(scores: Scores, u: np.ndarray, covariance: np.ndarray, n: int) -
     line = np.linalg.lstsq(design, scores.score, rcond=None)[0]
     bias = design @ line
     residual = scores.score - bias
-    spread = residual.T @ residual / max(count - dim - 1, 1)
-    spread += (RIDGE * np.trace(spread) / dim + 1e-30) * np.eye(dim)
+    spread = with_ridge(residual.T @ residual / max(count - dim - 1, 1))
     by_chance = (dim + 1) / count * np.trace(covariance @ spread)
     squared = float(np.einsum("kd,de,ke->", bias, covariance, bias)) / count - by_chance
     slope = line[1:].T
