@@ -602,7 +602,8 @@ def test_metropolis_accepts_nearly_everything_on_a_gaussian():
     assert info.converged.all()
 
 
-@pytest.mark.parametrize("n", shortly([5, 30], 5))
+@pytest.mark.full
+@pytest.mark.parametrize("n", [5, 30])
 def test_metropolis_keeps_the_weights_of_both_modes(n):
     u, info = run(Metropolis(), bimodal(n).sets, 2, clouds=2)
     assert 0.3 < info.acceptance.min() <= info.acceptance.max() <= 1

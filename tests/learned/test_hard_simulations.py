@@ -99,6 +99,7 @@ def test_hard_columns(fitted, what):
 
 
 @pytest.mark.parametrize("value", [-1e37, -1e6, 0.0, 7.5, 1e37])
+@pytest.mark.full
 def test_what_an_observation_has_in_a_constant_column_does_not_matter(fitted, value):
     posterior, _, _ = fitted("a constant column")
     x = np.array([[0.5, -1.0, 7.0]] * 4)

@@ -66,6 +66,7 @@ def test_budget_counts_simulator_calls(sims):
     assert set(sims.sizes) == {1, 2, 3, 4}
 
 
+@pytest.mark.full
 def test_npse_takes_everything_at_once(sims, posterior):
     npse = sf.fit(sims, sf.NPSE(composes=False, **TINY), seed=0)
     draws = npse.sample(X[:4], 200, seed=1)

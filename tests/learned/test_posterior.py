@@ -59,6 +59,7 @@ def test_shape_and_names(posterior, n, draws):
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_several_clouds(posterior):
     drawn = posterior.sample(X[:5], draws=1_500, seed=1)
     assert drawn.theta.shape == (1_500, 10)

@@ -50,6 +50,7 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.full
 def test_it_goes_on_to_the_same_bits(streamed_sims, tmp_path, monkeypatch):
     method = METHODS["nle"]
     alone = sf.fit(streamed_sims, method, seed=1)

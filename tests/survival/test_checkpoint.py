@@ -97,6 +97,7 @@ def test_baselines_go_on_to_the_same_bits(sims, tmp_path, monkeypatch, name):
         assert (resumed / file).read_bytes() == (alone / file).read_bytes()
 
 
+@pytest.mark.full
 def test_what_is_done_is_not_done_again(sims, uninterrupted, tmp_path, monkeypatch):
     sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", f"round-{ROUNDS:06d}"]
@@ -104,6 +105,7 @@ def test_what_is_done_is_not_done_again(sims, uninterrupted, tmp_path, monkeypat
     assert bits(sf.fit(sims, METHOD, seed=1, checkpoint=tmp_path)) == bits(uninterrupted)
 
 
+@pytest.mark.full
 def test_stopped_by_a_signal(sims, uninterrupted, tmp_path, monkeypatch):
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     for number, rounds in ((signal.SIGINT, 3), (signal.SIGTERM, 7)):

@@ -105,7 +105,7 @@ def test_an_exception_costs_one_simulation(verb, posteriors, failing):
 
 
 @pytest.mark.parametrize(
-    ("verb", "what"), shortly(itertools.product(VERBS, [hangs, dies]), ("check", hangs), ("compare", dies))
+    ("verb", "what"), shortly(itertools.product(VERBS, [hangs, dies]), ("simulate", dies), ("predict", hangs))
 )
 @pytest.mark.filterwarnings("ignore::scorefold.errors.ScorefoldWarning")
 def test_one_that_hangs_or_dies_costs_one_simulation_where_workers_watch(verb, what, posteriors, failing):

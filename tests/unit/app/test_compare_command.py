@@ -98,6 +98,7 @@ def test_wrong_usage_and_failures(own, monkeypatch, argv, status, says):
     assert says in " ".join(f"{result.output} {result.exception}".replace("│", " ").split())
 
 
+@pytest.mark.full
 def test_workers_and_limits_of_the_file_are_kept(own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     argv = [own / "good", own / "loose", "--n", 3, "--sims", 60, "--draws", 20]

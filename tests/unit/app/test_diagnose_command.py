@@ -86,6 +86,7 @@ def test_usage(argv, status, says):
     assert says in " ".join(result.output.split())
 
 
+@pytest.mark.full
 def test_workers_and_limits_of_the_file_are_kept(own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     argv = [own / "model", "--n", 3, "--sims", 60, "--draws", 20, "--out", tmp_path / "out"]

@@ -241,6 +241,7 @@ def test_a_line_is_never_so_steep_that_draws_run_away():
     np.testing.assert_allclose(_stable(np.diag([-0.5, 2.0])), np.diag([-0.5, 2.0]), atol=1e-12)
 
 
+@pytest.mark.full
 def test_a_refined_posterior_that_sees_scores_of_its_start_is_checked(monkeypatch):
     posterior = untrained("refined with summaries")
     u = np.random.default_rng(0).normal([0.1, -0.3], 0.05, size=(100, 2))

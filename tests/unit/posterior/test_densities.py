@@ -48,6 +48,7 @@ def normal_evidence(x, variances):
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_log_prob_and_map_of_composed_scores(composed, x):
     mean, sd = exact(x)
     theta = mean + sd * np.random.default_rng(2).standard_normal((3, 50, 2))
@@ -87,6 +88,7 @@ def conservative():
     return posterior, scores
 
 
+@pytest.mark.full
 def test_line_integrals_of_a_gradient_are_differences_of_energies():
     posterior, scores = conservative()
     padded, _ = posterior.arrange(np.random.default_rng(0).normal(size=(1, 5, 2)), [(0, 0)], Options(sampler="self-tuned"))

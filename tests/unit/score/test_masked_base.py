@@ -89,6 +89,7 @@ def test_standardising_with_holes():
 
 
 @pytest.mark.false_failure(0)  # rounding alone
+@pytest.mark.full
 def test_sets_have_the_scores_of_the_single_model():
     shape = Shape(2, 3, 2, width=8, depth=1, missing=True)
     network = jax.vmap(lambda key: ScoreNetwork(shape, key=key))(jax.random.split(jax.random.key(0), 2))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from full import shortly
 
 import scorefold
 
@@ -21,7 +22,7 @@ def python(*argv, **how):
 NO_LOCKS = "import sys; sys.modules['fcntl'] = None; import scorefold as sf; "
 
 
-@pytest.mark.parametrize("what", ["sf.simulate", "sf.load"])
+@pytest.mark.parametrize("what", shortly(["sf.simulate", "sf.load"], "sf.load"))
 def test_a_system_without_file_locks_is_refused_in_words(what):
     done = python("-c", NO_LOCKS + what)
     assert done.returncode == 1

@@ -57,6 +57,7 @@ def test_masked_numbers_are_missing():
 
 
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")  # by networks of random numbers
+@pytest.mark.full
 def test_observations():
     posterior = untrained("missing numbers")
     short = [[0.1, 0.2], [0.1, 0.2, 0.3]]

@@ -54,6 +54,7 @@ def some_chains():
 
 
 @pytest.mark.parametrize("which", range(len(SETS)))
+@pytest.mark.full
 def test_reference_against_importance_sampling(some_chains, which):
     """20 means a set; proposals around the mode, which SciPy finds, so that they know nothing of the chains."""
     x, chains = some_chains[0][which], some_chains[1][which]

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from full import shortly
 from scipy import integrate, stats
 from scipy.special import expit, logit
 
@@ -47,6 +46,7 @@ def test_the_density_integrates_to_the_probability_of_the_choice(log_likelihood)
         np.testing.assert_allclose(mass, [below, 1 - below], rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.full
 def test_the_distribution_function_is_the_densitys_integral():
     """The two series that a draw inverts, against the density that NUTS sees."""
     with jax.enable_x64(True):
@@ -77,6 +77,7 @@ def test_short_times_and_impossible_ones(log_likelihood):
 
 
 @pytest.mark.false_failure(1e-5)
+@pytest.mark.full
 def test_the_two_simulators_agree():
     """The batched inversion and the walk: 4 means of the choice, and 8 p-values of times given it, where enough chose it."""
     rng, simulator = np.random.default_rng(0), jax.jit(tasks.get("drift_diffusion").simulator.function)
@@ -122,7 +123,8 @@ def against_importance_sampling(x, chains, count, at_least, log_likelihood):
     importance.assert_same_moments(y, points, log_weight, at_least, effective=500)
 
 
-@pytest.mark.parametrize("sizes", shortly([((1, 8),), ((30, 30),)], ((1, 8),)))
+@pytest.mark.full
+@pytest.mark.parametrize("sizes", [(1, 8), (30, 30)])
 def test_reference_against_importance_sampling(sizes, log_likelihood):
     """Of two sets of trials that are drawn for together."""
     x = [tasks.get("drift_diffusion").observe(n, seed)[1] for seed, n in enumerate(sizes, start=1)]

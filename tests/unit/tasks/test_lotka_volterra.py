@@ -54,12 +54,14 @@ def some(task):
     return theta, np.array([species(one) for one in theta])
 
 
+@pytest.mark.full
 def test_solution_is_within_a_hundredth_of_the_noise(some):
     theta, expected = some
     ours = jax.jit(jax.vmap(lv.log_species))(jnp.asarray(theta, jnp.float32))
     assert np.abs(np.asarray(ours) - expected).max() < 0.01 * 0.1
 
 
+@pytest.mark.full
 def test_likelihood_is_the_log_normals(some):
     theta, log_species = some
     x = np.exp(log_species + 0.1 * np.random.default_rng(0).standard_normal(log_species.shape))
@@ -77,6 +79,7 @@ def test_what_dies_out_is_clipped():
 
 
 @pytest.mark.false_failure(2e-6)
+@pytest.mark.full
 def test_simulations_have_the_noise(simulator, some):
     """40 comparisons: mean and variance of log x."""
     theta, log_species = (part[0] for part in some)
@@ -89,6 +92,7 @@ def test_simulations_have_the_noise(simulator, some):
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_numpy_simulator_agrees_and_needs_no_jax(some, monkeypatch):
     """20 comparisons."""
     monkeypatch.setattr(lv, "jax", None)
@@ -102,6 +106,7 @@ def test_numpy_simulator_agrees_and_needs_no_jax(some, monkeypatch):
 # Failures
 
 
+@pytest.mark.full
 def test_a_solve_that_fails_is_nan_and_leaves_the_others_alone(simulator, some):
     theta = some[0][:3].copy()
     keys = jax.random.split(jax.random.key(0), 3)
@@ -112,6 +117,7 @@ def test_a_solve_that_fails_is_nan_and_leaves_the_others_alone(simulator, some):
     np.testing.assert_array_equal(x[[0, 2]], alone[[0, 2]])
 
 
+@pytest.mark.full
 def test_failed_solves_are_counted_and_left_out(task, monkeypatch):
     monkeypatch.setattr(ode, "MAX_STEPS", 110)
     with warnings.catch_warnings(record=True) as caught:
@@ -157,6 +163,7 @@ def test_shipped_chains_were_good():
 
 
 @pytest.mark.false_failure(1e-6)
+@pytest.mark.full
 def test_shipped_draws_are_of_the_benchmarks_data_sets(task, tmp_path, monkeypatch):
     monkeypatch.setenv("SCOREFOLD_CACHE", str(tmp_path / "empty"))
     for seed in SHIPPED_SEEDS:

@@ -166,6 +166,7 @@ def test_two_moons_at_the_edges_of_the_prior():
 @pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize("n", [1, 8, 100])
 @pytest.mark.parametrize("size", [0.3, 0.02, 0.001])
+@pytest.mark.full
 def test_two_moons_bound_holds_within_every_box(n, size):
     x, rng = tasks.get("two_moons").observe(n, seed=0)[1], np.random.default_rng(0)
     posterior = two_moons.Posterior(x - two_moons.OFFSET)
@@ -268,6 +269,7 @@ def test_mixture_uniform_chains_and_arrangements_agree_where_both_apply():
 
 @pytest.mark.false_failure(1e-6)
 @pytest.mark.parametrize(("n", "seed"), [(17, 0), (17, 1), (100, 2)])
+@pytest.mark.full
 def test_mixture_uniform_chains_forget_their_start(n, seed):
     """Chains from the wide start and from θ*, under the same random numbers: all but 5 of 1,000 have met (`test_tasks.py`)."""
     theta, x = tasks.get("mixture_uniform").observe(n, seed)
@@ -277,6 +279,7 @@ def test_mixture_uniform_chains_forget_their_start(n, seed):
 
 
 @pytest.mark.parametrize("name", ["slcp", "two_moons", "mixture_uniform"])
+@pytest.mark.full
 def test_hard_data_sets_are_drawn_for_in_seconds(name):
     """60 data sets from the prior, of all sizes: every reference comes back, finite and within the prior."""
     task = tasks.get(name)

@@ -41,6 +41,7 @@ def gaussian_chains():
 
 
 @pytest.mark.false_failure(4e-6)
+@pytest.mark.full
 def test_nuts_on_gaussians(gaussian_chains):
     """4 p-values: both directions of two data sets that are drawn for together."""
     data, drawn = gaussian_chains
@@ -54,6 +55,7 @@ def test_nuts_on_gaussians(gaussian_chains):
     assert jnp.ones(1).dtype == jnp.float32, "double precision has leaked"
 
 
+@pytest.mark.full
 def test_nuts_is_a_function_of_seed_and_data(gaussian_chains):
     data, drawn = gaussian_chains
     again = nuts.draw(gaussian, data, 2, 900, [4, 5])

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from full import shortly
 
 import scorefold as sf
 from scorefold.density import set_flow
@@ -73,7 +74,7 @@ def correcting(count):
     return bytes_of(over_levels, models, member(ensemble.network), cases(count), None, knots, keys)
 
 
-@pytest.mark.parametrize("judge", [validating_scores, validating_flows, correcting])
+@pytest.mark.parametrize("judge", shortly([validating_scores, validating_flows, correcting], validating_flows))
 def test_memory_hardly_grows_with_the_number_of_images(judge, monkeypatch):
     few, many = judge(FEW), judge(MANY)
     print(judge.__name__, few, many)

@@ -77,6 +77,7 @@ def test_single_observations_are_left_as_they_are_and_the_prior_takes_its_share(
 
 
 @pytest.mark.false_failure(2e-6)
+@pytest.mark.full
 def test_where_calls_failed_a_case_of_s_observations_comes_from_parameters_with_s_successes():
     (made,) = training_sets([failing.simulations(40_000, set_size=4)], 4, Training(), [0])
     assert made.failed
