@@ -11,6 +11,7 @@ whichever `straighten.py` finds the better one. A parameter whose θ has heavy t
 to 2e-6 sd. Beyond the last knots it goes on as a straight line. Limiting case: of a Gaussian prior u and θ are the same.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -69,9 +70,8 @@ class Choices(NamedTuple):
 
 def choices(prior: Prior) -> Choices:
     """None where θ_i depends on more than u_i, where it is u_i, and where its tails are heavy."""
-    none = np.zeros(prior.dim, bool)
     if not prior.independent:
-        return Choices(np.tile(KNOTS, (prior.dim, 1)), none, none)
+        return no_choice(prior.dim)
     theta = prior.from_normal(np.tile(KNOTS[:, None], prior.dim)).T
     weights = np.exp(-(KNOTS**2) / 2)
     weights /= weights.sum()
@@ -85,6 +85,12 @@ def choices(prior: Prior) -> Choices:
     return Choices(np.where(free[:, None], v, KNOTS), free, free & np.isfinite(prior.bounds).all(axis=1))
 
 
+def no_choice(dim: int) -> Choices:
+    """All as they are."""
+    none = np.zeros(dim, bool)
+    return Choices(np.tile(KNOTS, (dim, 1)), none, none)
+
+
 def blank(dim: int) -> Coordinates:
     """One of this size, its numbers still to be put in."""
     return Coordinates(*(jnp.zeros((dim, len(KNOTS))),) * 2)
@@ -96,7 +102,7 @@ def identity(dim: int) -> Coordinates:
 
 
 @jax.jit
-def at(coordinates: Coordinates | None, u: Float[Array, "cases dim"]) -> Float[Array, "cases dim"]:
+def at(coordinates: Callable[[Theta], Array] | None, u: Float[Array, "cases dim"]) -> Float[Array, "cases v"]:
     """v of many cases; u itself without coordinates."""
     return u if coordinates is None else jax.vmap(coordinates)(u)
 

@@ -25,6 +25,7 @@ from scorefold.density.cells import CellFlow, Cells, Lattice, increasing
 from scorefold.density.flow import ConditionalFlow
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine
+from scorefold.density.mode_lines import ModeLines
 from scorefold.density.scales import Scales
 from scorefold.score import standardize
 from scorefold.score.standardize import Standardize
@@ -134,7 +135,7 @@ class Likelihood(eqx.Module):
 
     network: LikelihoodNetwork
     standardize: Standardize
-    line: Line | MaskedLine | None
+    line: Line | MaskedLine | ModeLines | None
     lattice: Lattice | None = None
 
     def prepare(self, x: Observation) -> "Prepared | PreparedCells":
@@ -158,7 +159,7 @@ class Likelihood(eqx.Module):
             return self._whitened_cells(u, x)
         given, y, log_slope = jnp.concatenate([u, x.more]), x.outcomes, jnp.zeros(())
         if self.line is not None:
-            at = given[: self.line.slope.shape[1]]
+            at = given[: self.line.given]
             y, log_slope = self.line.residual(y, at), jnp.sum(self.line.log_scales(at))
         return Whitened(y, given, x.there, log_slope)
 

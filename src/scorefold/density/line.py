@@ -32,6 +32,11 @@ class Line(eqx.Module):
     changing: ChangingNoise | None = None
     """How the noise depends on u; None where it does not."""
 
+    @property
+    def given(self) -> int:
+        """Numbers that it is given: u and, of a likelihood, the inputs."""
+        return self.slope.shape[1]
+
     def prepare(self, x: Observation) -> Observation:
         """What of an observation does not depend on u: itself."""
         return x

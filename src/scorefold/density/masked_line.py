@@ -35,6 +35,11 @@ class MaskedLine(eqx.Module):
     offset: Float[Array, " x"]
     noise: Float[Array, "x x"]
 
+    @property
+    def given(self) -> int:
+        """Numbers that it is given, as a line's."""
+        return self.slope.shape[1]
+
     def fault(self) -> str:
         """What is wrong with its numbers, if they come from a file; else nothing."""
         return "" if bool(jnp.all(jnp.diag(self.noise) > 0)) else "variances of the noise should be above 0"

@@ -8,13 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from scorefold.density import cells, coordinates, line, masked_line
+from scorefold.density import cells, coordinates, line, masked_line, mode_lines
 from scorefold.density.cells import Lattice
 from scorefold.density.coordinates import Coordinates
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.local_term import LocalTerm
 from scorefold.density.masked_line import MaskedLine
+from scorefold.density.mode_lines import ModeLines, ModePlaces
 from scorefold.density.ratio import Ratio
 from scorefold.density.stacked import each
 from scorefold.score import standardize
@@ -39,10 +40,10 @@ class MeanTerms(eqx.Module):
     """
 
     network: Any
-    coordinates: Coordinates | None
+    coordinates: Coordinates | ModePlaces | None
     """In which members know the parameters; None for u."""
     standardize: Standardize
-    line: Line | MaskedLine | None
+    line: Line | MaskedLine | ModeLines | None
     model: type[Likelihood] | type[Ratio] = eqx.field(static=True)
     lattice: Lattice | None = None
     """Of a likelihood: which numbers are binary or counts."""
@@ -101,7 +102,7 @@ class MeanTerms(eqx.Module):
 
         return jax.vmap(one)(jax.random.split(key, count))
 
-    def with_line(self, other: Line | MaskedLine) -> "MeanTerms":
+    def with_line(self, other: Line | MaskedLine | ModeLines) -> "MeanTerms":
         """The same networks around another line."""
         return replace(self, line=other)
 
@@ -109,13 +110,14 @@ class MeanTerms(eqx.Module):
         return u if self.coordinates is None else self.coordinates(u)
 
     @property
-    def _fixed(self) -> tuple[Standardize, Line | MaskedLine | None]:
+    def _fixed(self) -> tuple[Standardize, Line | MaskedLine | ModeLines | None]:
         return self.standardize, self.line
 
     def _member(self, network: Any) -> Likelihood | Ratio:
         if self.model is Likelihood:
             return Likelihood(network, *self._fixed, self.lattice)
-        return self.model(network, *self._fixed)
+        assert not isinstance(self.line, ModeLines)
+        return Ratio(network, self.standardize, self.line)
 
 
 def blank_terms(
@@ -123,20 +125,26 @@ def blank_terms(
     shape: Any,
     method: Any,
     model: type[Likelihood] | type[Ratio],
+    modes: int = 0,
 ) -> MeanTerms:
-    """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given u and the inputs."""
+    """Terms of these sizes with shapes and types in place of arrays; a likelihood's line is given v and the inputs."""
     inputs, whole, tails = (getattr(shape, name, 0) for name in ("inputs", "whole", "tails"))
 
     def make(key: Key) -> MeanTerms:
         network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, method.training.members))
-        straight: Line | MaskedLine | None = None
-        if method.base and shape.missing:
+        straight: Line | MaskedLine | ModeLines | None = None
+        if modes:
+            given = shape.dim - modes + inputs
+            straight = mode_lines.blank(modes, shape.x - inputs, given, method.changing)
+        elif method.base and shape.missing:
             straight = masked_line.blank(shape.x - inputs, shape.dim + inputs)
         elif method.base:
             changing = not whole and getattr(method, "changing", False)
             straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails), changing)
         lattice = cells.blank(shape.x - inputs, whole) if whole else None
-        places = coordinates.blank(shape.dim) if method.straighten else None
+        places: Coordinates | ModePlaces | None = coordinates.blank(shape.dim) if method.straighten and not modes else None
+        if modes:
+            places = mode_lines.blank_places(modes, shape.dim - modes)
         scale = standardize.blank(shape.x, shape.missing)
         return MeanTerms(network, places, scale, straight, model, lattice)
 

@@ -9,7 +9,8 @@ ranks of x are normal, but the noise of ranks depends on θ. So the choice is by
 with A, b and L by least squares, and q Gaussian but for its scale (`scales.py`): the criterion of Box and Cox, with noise that
 may have outliers. It begins with the best of six (all f or all x; θ for parameters with two bounds, for none or for all), then
 changes one number or parameter after the other as long as that is better, by as much at least as one more number in a model
-has to bring by the Bayesian information criterion, log N / 2.
+has to bring by the Bayesian information criterion, log N / 2. Around several modes the line is one for every mode
+(`mode_lines.py`), and only the maps of x are chosen.
 
 Reference: "An analysis of transformations", Box and Cox, 1964.
 """
@@ -21,7 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.density.coordinates import Choices, Coordinates, at, choices
+from scorefold.density.coordinates import Choices, Coordinates, at, choices, no_choice
+from scorefold.density.mode_lines import in_modes
 from scorefold.density.scales import MOST_FEATURES, mean_log_density
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, fit_standardize, plain, standardized
@@ -48,7 +50,17 @@ def straighten(prior: Prior, x: np.ndarray, u: np.ndarray, inputs: int) -> Strai
 
     Of so many numbers that their noise is taken for Gaussian, the maps are those of their marginals.
     """
-    by_marginal, may_be = fit_standardize(x), choices(prior)
+    return _straightened(choices(prior), x, u, inputs)
+
+
+def straighten_in_modes(x: np.ndarray, v: np.ndarray, modes: int, inputs: int) -> Standardize:
+    """The maps of observations x (count, x) in which lines, one for every mode, fit best; v as `mode_lines.py` has it."""
+    given = in_modes(v, modes)
+    return _straightened(no_choice(given.shape[1]), x, given, inputs).standardize
+
+
+def _straightened(may_be: Choices, x: np.ndarray, u: np.ndarray, inputs: int) -> Straightened:
+    by_marginal = fit_standardize(x)
     if x.shape[1] > MOST_FEATURES:
         return Straightened(by_marginal, may_be.coordinates(may_be.bounded))
     rows = slice(None, None, -(-len(x) // MOST_CASES))

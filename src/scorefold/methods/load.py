@@ -172,7 +172,7 @@ def _unsaveable(method: Method, sims: Simulations) -> str:
     if kind is None:
         return ""
     largest = min(getattr(method, "set_size", None) or sims.set_size, sims.set_size)
-    counts = {"largest_set": largest, "inputs": len(sims.input_names), "whole": 0}
+    counts = {"largest_set": largest, "inputs": len(sims.input_names), "whole": 0, "modes": 0}
     about = About(method, sims.prior.dim, sims.prior.has_density, sims.shape, counts, LARGEST_COUNT)
     with single_precision():
         leaves = jax.tree.leaves(kind.blank(about))

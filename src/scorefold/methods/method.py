@@ -72,11 +72,11 @@ class Method(ABC):
         )
 
 
-def train_as_far(method: Method, sims: Simulations, seed: int, progress: bool) -> tuple[Posterior, bool]:
+def train_as_far(train: Callable[..., Any], sims: Simulations, seed: int, progress: bool) -> tuple[Posterior, bool]:
     """Train on one set of simulations and, after Ctrl-C, go on with the best networks so far; then a ScorefoldWarning says so.
 
     Args:
-        method: The configured method.
+        train: The `train` of a configured method.
         sims: The simulations.
         seed: Of the training.
         progress: Whether to show how training goes.
@@ -88,9 +88,9 @@ def train_as_far(method: Method, sims: Simulations, seed: int, progress: bool) -
         Stopped: It was interrupted before there was any network to go on with.
     """
     try:
-        return method.train([sims], [seed], progress)[0], True
+        return train([sims], [seed], progress)[0], True
     except Stopped as stopped:
         if stopped.so_far is None:
             raise
         warnings.warn(f"{stopped}: what follows rests on the best networks so far.", ScorefoldWarning, stacklevel=6)
-        return method.train([sims], [seed], False, stopped.so_far)[0], False
+        return train([sims], [seed], False, stopped.so_far)[0], False

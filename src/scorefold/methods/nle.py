@@ -22,6 +22,7 @@ from scorefold.density.cells import Lattice
 from scorefold.density.flow import check_flow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network
 from scorefold.density.mean_terms import MeanTerms, blank_terms
+from scorefold.density.mode_lines import MOST_MODES, ModePlaces
 from scorefold.disk import strict
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
@@ -30,8 +31,8 @@ from scorefold.methods.refine.likelihood_rounds import Job
 from scorefold.methods.refine.never_worse import reserved
 from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.refine.refined import RefinedPosterior
-from scorefold.methods.refine.same_simulations import better_likelihood
 from scorefold.methods.refine.shared import Shared, each
+from scorefold.methods.refine.told_apart import best_likelihood
 from scorefold.methods.train_terms import Learned, before_training, train_terms
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
@@ -119,23 +120,33 @@ class NLE(Method):
         check_sampler(self.sampler, self.chains)
 
     def train(
-        self, sims: Sequence[Simulations], seeds: Sequence[int], progress: bool, checkpoint: Checkpoint | None = None
+        self,
+        sims: Sequence[Simulations],
+        seeds: Sequence[int],
+        progress: bool,
+        checkpoint: Checkpoint | None = None,
+        places: ModePlaces | None = None,
     ) -> list[SummedPosterior]:
-        """Train one ensemble for each of the simulations, together."""
+        """Train one ensemble for each of the simulations, together; around several modes, where places tell of them."""
         if self.missing != sims[0].missing:
-            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint)
-        return train_terms(self, self._learned(sims), sims, seeds, progress, checkpoint)
+            return replace(self, missing=sims[0].missing).train(sims, seeds, progress, checkpoint, places)
+        return train_terms(self, self._learned(sims, places), sims, seeds, progress, checkpoint)
 
-    def line(self, sims: Simulations, seed: int) -> SummedPosterior:
-        """What training would begin with: the straight line, and networks that add nothing."""
-        return before_training(self, self._learned([sims]), sims, seed)
+    def line(self, sims: Simulations, seed: int, places: ModePlaces | None = None) -> SummedPosterior:
+        """What training would begin with: the straight line, or one for every mode, and networks that add nothing."""
+        return before_training(self, self._learned([sims], places), sims, seed)
 
-    def _learned(self, sims: Sequence[Simulations]) -> Learned:
+    def may_have_modes(self, sims: Simulations) -> bool:
+        """Whether a line for every mode can be learned: binary numbers and counts have cells around one line."""
+        return self.base and not self.missing and lattices_of([sims])[0] is None
+
+    def _learned(self, sims: Sequence[Simulations], places: ModePlaces | None) -> Learned:
         lattices = lattices_of(sims)
         whole = 0 if lattices[0] is None else lattices[0].count
-        shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names), whole)
+        modes = 0 if places is None else len(places.centre)
+        shape = self._shape(sims[0].prior.dim, sims[0].shape, len(sims[0].input_names), whole, modes)
         objective = Objective(likelihood_network, shape, likelihood_loss, likelihood_loss)
-        return Learned(objective, Likelihood, lattices)
+        return Learned(objective, Likelihood, lattices, places)
 
     def refine(
         self, start: Posterior, xs: list[np.ndarray], simulator: Callable[..., Any], sims: Simulations | None, plan: Refining
@@ -161,14 +172,14 @@ class NLE(Method):
             calls = reserved(plan, 1)
             job = Job(start, x, simulator, plan._replace(budget=plan.budget - calls), method)
             refined, made = refined_by_likelihoods(job, [] if sims is None else [sims], shared)
-            return finished(start, [("a likelihood", refined)], *better_likelihood(start, refined, job, calls)), made
+            return finished(start, [("a likelihood", refined)], *best_likelihood(start, refined, job, calls)), made
 
         return each(xs, plan, one)
 
-    def _shape(self, dim: int, observation: tuple[int, ...], inputs: int, whole: int) -> LikelihoodShape:
-        tails = self.tails and self.base and not self.missing and not whole
+    def _shape(self, dim: int, observation: tuple[int, ...], inputs: int, whole: int, modes: int) -> LikelihoodShape:
+        tails = self.tails and self.base and not (self.missing or whole or modes)
         sizes = (self.width, self.depth, self.layers, self.flow, inputs, whole, tails, self.missing)
-        return LikelihoodShape(dim, math.prod(observation), *sizes)
+        return LikelihoodShape(modes + dim, math.prod(observation), *sizes)
 
     def skeleton(self, about: About) -> MeanTerms:
         """The terms with shapes and types in place of arrays."""
@@ -176,10 +187,11 @@ class NLE(Method):
         inputs = strict.whole(about.counts["inputs"], "the number of inputs", 0, math.prod(about.shape) - 1)
         outcomes = math.prod(about.shape) - inputs
         whole = strict.whole(about.counts["whole"], "the number of binary numbers and counts", 0, min(outcomes, MOST_WHOLE))
-        shape = self._shape(about.dim, about.shape, inputs, whole)
+        modes = strict.whole(about.counts["modes"], "the number of modes", 0, MOST_MODES)
+        shape = self._shape(about.dim, about.shape, inputs, whole, modes)
         layers = whole + (self.layers if outcomes - whole > 1 else outcomes - whole)
         about.fits(members * layers * self.depth * self.width**2, f"{members} flows of {layers} layers")
-        return blank_terms(likelihood_network, shape, self, Likelihood)
+        return blank_terms(likelihood_network, shape, self, Likelihood, modes)
 
 
 def local_likelihood(plan: Refining) -> NLE:

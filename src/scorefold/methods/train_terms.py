@@ -17,8 +17,9 @@ from scorefold.density.likelihood import Likelihood, seen_cases
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine, fit_masked_line
 from scorefold.density.mean_terms import MeanTerms
+from scorefold.density.mode_lines import ModePlaces, fit_mode_lines
 from scorefold.density.ratio import Ratio, seen_pairs
-from scorefold.density.straighten import Straightened, straighten
+from scorefold.density.straighten import Straightened, straighten, straighten_in_modes
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
@@ -41,6 +42,8 @@ class Learned(NamedTuple):
     model: type[Likelihood] | type[Ratio]
     lattices: Sequence[Lattice | None] = ()
     """Of a likelihood: those of binary numbers and counts in each of the simulations."""
+    places: ModePlaces | None = None
+    """Of a likelihood: where several modes are, each with a line of its own."""
 
 
 def train_terms(
@@ -85,10 +88,21 @@ def before_training(method: Any, learned: Learned, sims: Simulations, seed: int)
 def _fixed(method: Any, learned: Learned, sims: Simulations, cases: TrainingSet, lattice: Lattice | None) -> tuple:
     """Coordinates, standardisation, line and, where some numbers are binary or counts, their values."""
     inputs = _inputs(learned, sims)
+    if learned.places is not None:
+        return _fixed_in_modes(method, learned.places, cases, inputs)
     scale, places = _seen(sims.prior, cases, inputs, method)
     v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
     fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
     return (places, scale, fitted) if lattice is None else (places, scale, fitted, lattice)
+
+
+def _fixed_in_modes(method: Any, places: ModePlaces, cases: TrainingSet, inputs: int) -> tuple:
+    modes, outcomes = len(places.centre), cases.x.shape[2] - inputs
+    v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
+    scale = straighten_in_modes(cases.x[:, 0], v, modes, inputs)
+    x = standardized(scale, cases.x[:, 0])
+    given = np.concatenate([v, x[:, outcomes:]], axis=1)
+    return places, scale, fit_mode_lines(x[:, :outcomes], given, modes, method.changing)
 
 
 def _inputs(learned: Learned, sims: Simulations) -> int:
@@ -103,7 +117,8 @@ def _posterior(
     lattice = lattices[0] if lattices else None
     terms = MeanTerms(made[0], places, scale, fitted, learned.model, lattice)
     reach, whole = reach_of(cases, scale, COPIES if method.missing else 1), 0 if lattice is None else lattice.count
-    return SummedPosterior(sims.prior, method, terms, made[1], sims.shape, _inputs(learned, sims), whole, reach)
+    modes = 0 if learned.places is None else len(learned.places.centre)
+    return SummedPosterior(sims.prior, method, terms, made[1], sims.shape, _inputs(learned, sims), whole, reach, modes=modes)
 
 
 def _as_seen(learned: Learned, fixed: tuple, cases: TrainingSet) -> TrainingSet:

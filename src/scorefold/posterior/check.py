@@ -297,7 +297,7 @@ def _simulated_pairs(
     centre, noise = u.mean(axis=0), posterior.lowest_noise
     at = centre + DRAWS_APART * (u[rng.permutation(np.resize(np.arange(len(u)), count))] - centre)
     before = np.sqrt(1 - noise) * at + np.sqrt(noise) * rng.standard_normal(at.shape)
-    simulated = _simulated(posterior.prior.from_normal(before), size, how, rng)
+    simulated = simulated_sets(posterior.prior.from_normal(before), size, how, rng)
     made = len(simulated)
     right = np.isfinite(simulated).all(axis=2)
     whole = right.all(axis=1)
@@ -311,8 +311,12 @@ def _outcomes(x: np.ndarray, how: Simulating) -> np.ndarray:
     return x if how.inputs is None else x[:, : -how.inputs.shape[1]]
 
 
-def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Generator) -> np.ndarray:
-    """(pairs, set, features), NaN where a simulation failed; failures are counted, not warned of. After Ctrl-C fewer pairs."""
+def simulated_sets(
+    theta: np.ndarray, size: int, how: Simulating, rng: np.random.Generator, fewest: int = FEWEST_SETS
+) -> np.ndarray:
+    """(pairs, set, features), NaN where a simulation failed; failures are counted, not warned of. After Ctrl-C fewer pairs, as
+    long as there are enough.
+    """
     inputs = None
     if how.inputs is not None:
         turn = np.resize(rng.permutation(len(how.inputs)), (len(theta), size))
@@ -323,7 +327,7 @@ def _simulated(theta: np.ndarray, size: int, how: Simulating, rng: np.random.Gen
             warnings.simplefilter("ignore", ScorefoldWarning)
             return replicate(repeat(theta, size, how.seed, inputs), how.simulator, how.workers, how.progress)
 
-    x = as_far_as_made(simulate, FEWEST_SETS)
+    x = as_far_as_made(simulate, fewest)
     return x.reshape(*x.shape[:2], -1)
 
 

@@ -89,6 +89,8 @@ class SummedPosterior(Posterior):
     """So many of its numbers are binary or counts, to which a likelihood gives probabilities."""
     reach: Reach | None = None
     """What was simulated, to tell observations that are unlike it."""
+    modes: int = 0
+    """Around which it was learned, each with a straight line of its own; 0 where there is one line for all parameters."""
     local: LocalMean | None = None
     """A correction of the terms around one data set's draws, where it was checked and corrected."""
     corrected_for: int = 0

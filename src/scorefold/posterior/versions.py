@@ -58,13 +58,20 @@ def _without_corrected_likelihoods(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"local": None, "corrected_for": 0} if summed else found
 
 
+def _without_lines_for_modes(found: dict[str, Any]) -> dict[str, Any]:
+    """A model of version 8, when a likelihood had one line at most, in version 9."""
+    summed = {"prior", "method", "history", "shape", "inputs", "whole", "reach", "corrected_for"} <= set(found)
+    return found | {"modes": 0} if summed else found
+
+
 CHANGES: dict[int, Change] = {
     3: _without_inputs,
     4: _from_version_4,
     5: _without_straightening,
     6: _without_changing_noise,
     7: _without_corrected_likelihoods,
+    8: _without_lines_for_modes,
 }
-FORMAT = model.Format("scorefold model", 8, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
+FORMAT = model.Format("scorefold model", 9, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
 """Of a folder with a posterior. A new version gets a change that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

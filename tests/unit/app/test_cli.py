@@ -1,9 +1,9 @@
 """The command line: what it prints and writes, its exit status, and how soon it answers."""
 
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -30,17 +30,22 @@ def small(out, **changes):
 
 
 def test_help_is_there_at_once(figure):
-    # JAX takes a second to import; the best of three, for other work on the machine.
+    # JAX takes a second to import. Time of the processor, whatever else the machine does; the best of three.
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        started = processor_time_of_children()
         done = subprocess.run([SCOREFOLD, "--help"], capture_output=True, text=True)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(processor_time_of_children() - started)
         assert done.returncode == 0
         assert "infer" in done.stdout
         assert "tasks" in done.stdout
     figure(f"{min(seconds):.2f} s")
-    assert min(seconds) < 1.5, seconds
+    assert min(seconds) < 0.5, seconds
+
+
+def processor_time_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_help_does_not_import_jax():

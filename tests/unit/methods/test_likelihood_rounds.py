@@ -7,7 +7,7 @@ import pytest
 
 import scorefold as sf
 from scorefold.methods.nle import local_likelihood
-from scorefold.methods.refine.likelihood_rounds import EDGE, _in_frame, _together, spread
+from scorefold.methods.refine.likelihood_rounds import EDGE, _near_modes, _nearest, _together, spread
 from scorefold.methods.refine.region import round_number
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
@@ -42,7 +42,7 @@ def test_all_simulations_in_the_frame_are_cases_in_its_own_space():
     parts = [some_simulations(60, 0), some_simulations(80, 1)]
     joined = _together(parts)
     assert len(np.unique(joined.origin)) == 140
-    cases = _in_frame(joined, FRAME, PRIOR)
+    cases = _nearest(joined, FRAME, PRIOR)
     w = FRAME.to_w(PRIOR.to_normal(joined.theta))
     far = np.abs(w).max(axis=1)
     count = round_number(int((far < EDGE).sum()))
@@ -50,6 +50,26 @@ def test_all_simulations_in_the_frame_are_cases_in_its_own_space():
     nearest = far <= np.sort(far)[count - 1]
     assert np.array_equal(cases.theta, joined.theta[nearest])
     assert np.allclose(cases.prior.to_normal(cases.theta), w[nearest], atol=1e-5)
+
+
+def in_two_modes(share, count=1_000):
+    """Draws of w around ±2, so many of them on the lower side."""
+    rng = np.random.default_rng(1)
+    side = np.where(np.arange(count) < share * count, -2.0, 2.0)
+    return np.stack([side, np.zeros(count)], axis=1) + 0.1 * rng.normal(size=(count, 2))
+
+
+@pytest.mark.false_failure(1e-9)
+def test_around_several_modes_the_cases_near_one_of_them_count():
+    cases = _nearest(some_simulations(4_000, 2), GaussianProposal(np.zeros(2), np.eye(2)), PRIOR)
+    near, places = _near_modes(cases, in_two_modes(0.4))
+    assert np.allclose(np.sort(places.centre[:, 0]), [-2, 2], atol=0.05)
+    assert np.abs(np.abs(near.theta[:, 0]) - 2).max() < EDGE * 2 * 0.15
+    assert 0 < len(near.theta) < len(cases.theta) / 2
+    few = _nearest(some_simulations(60, 2), GaussianProposal(np.zeros(2), np.eye(2)), PRIOR)
+    same, nowhere = _near_modes(few, in_two_modes(0.4))
+    assert nowhere is None
+    assert same is few
 
 
 class InFrame(eqx.Module):

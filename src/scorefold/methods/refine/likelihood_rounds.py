@@ -7,26 +7,31 @@ weigh the modes (`sample/tempered.py`).
 
 The frame is a Gaussian proposal u = m + A w around the draws, and q is learned as a function of w, which is of order one
 however narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small
-region is nearly the truth, and enough to find the next frame: only the last round trains a network, and where there are several
-modes, of which a line has one, every round. Whether the network is any better than the line, cases that it did not see decide
-(`line_or_network.py`). The tilt from N(0, I) in w to the prior counts like one more observation (`compose/from_proposal.py`).
+region is nearly the truth, and enough to find the next frame: only the last round trains a network. Where the draws have
+several modes there is a line around each of them (`density/mode_lines.py`), and cases far from all of them do not count; with
+binary numbers or counts there is one line, and every round trains a network. Whether the network is any better than the line,
+data sets that it did not see decide (`told_apart.py`). The tilt from N(0, I) in w to the prior counts like one more observation
+(`compose/from_proposal.py`).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from scorefold import settings
+from scorefold.density.coordinates import at
+from scorefold.density.mode_lines import MOST_MODES, ModePlaces, places_of
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import train_as_far
-from scorefold.methods.refine.line_or_network import line_or_network
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
-from scorefold.methods.refine.modes import deepest_valley, vanished
+from scorefold.methods.refine.modes import count_of, divided, vanished, which_of
 from scorefold.methods.refine.plan import check_made
 from scorefold.methods.refine.region import fit_of, moved, propose, round_number
 from scorefold.methods.refine.round import Round, some_of
@@ -50,7 +55,9 @@ NEAR, SPREAD = 0.1, 2.0
 FARTHEST = 5.0
 """Prior sd: no simulation is farther."""
 FRAME, EDGE = 4.0, 4.0
-"""The frame's covariance over the draws', and how far out in it cases count, in sd along every axis."""
+"""The frame's covariance over the draws', and how far out in it cases count, in sd along every axis; also of a mode's place."""
+ENOUGH = 2
+"""Cases of a mode, for each number that its line makes of one case or is given, for it to have a line."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
 
@@ -95,8 +102,7 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         try:
             wanted = shared.left_to_place(calls, frame, start.prior)
             made.append(simulated_around(job, before, wanted, number, int(seeds[0])))
-            how = Fitting(int(seeds[1]), number == rounds, deepest_valley(before).separate)
-            fitted = fit_in(frame, [*there, *made], job, how)
+            fitted = fit_in(frame, [*there, *made], job, Fitting(int(seeds[1]), number == rounds, before))
             with step("drawing", plan.progress):
                 w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
         except KeyboardInterrupt:
@@ -132,36 +138,56 @@ class Fitted(NamedTuple):
     cases: int
     """That it was fitted to."""
     network: bool
-    """Whether its network counts; else it is the straight line alone."""
+    """Whether its network counts; else it is the straight line alone, or one for every mode."""
 
 
 class Fitting(NamedTuple):
     """How a likelihood is fitted."""
 
     seed: int
-    last: bool = True
+    last: bool
     """For good, and not only to find the next frame."""
-    several: bool = False
-    """Around several modes."""
+    before: np.ndarray
+    """The draws (draws, dim) around which simulations were made."""
 
 
 def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, how: Fitting) -> Fitted:
-    """A likelihood of w from all simulations in a frame, as good for the job's observations as a line there at least.
-
-    Around several modes there is nothing to compare: a line has one.
-    """
-    cases = _in_frame(_together(simulated), frame, job.start.prior)
+    """A likelihood of w from all simulations in a frame; where the draws before have several modes, from those near one."""
+    prior, method = job.start.prior, job.method
+    inside = _nearest(_together(simulated), frame, prior)
+    cases, places = inside, None
+    several = count_of(divided(how.before)) > 1
+    if several and method.may_have_modes(inside):
+        cases, places = _near_modes(inside, frame.to_w(how.before))
     with single_precision():
-        if not (how.last or how.several):
-            return Fitted(job.method.line(cases, how.seed), len(cases.theta), False)
-        trained, _ = train_as_far(job.method, cases, how.seed, job.plan.progress)
-        assert isinstance(trained, SummedPosterior)
-        local, network = (trained, True) if how.several else line_or_network(trained, cases, how.seed, len(job.x))
-    return Fitted(local, len(cases.theta), network)
+        if not how.last and (places is not None or not several):
+            return Fitted(method.line(cases, how.seed, places), len(cases.theta), False)
+        local, _ = train_as_far(partial(method.train, places=places), cases, how.seed, job.plan.progress)
+    assert isinstance(local, SummedPosterior)
+    return Fitted(local, len(cases.theta), True)
 
 
-def spread(u: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Where to simulate: draws (draws, dim) picked at random, each moved by what two of the draws near it differ by."""
+def _near_modes(cases: Simulations, before: np.ndarray) -> tuple[Simulations, ModePlaces | None]:
+    """The cases near a mode of the draws, and where these are; all of them where only one mode has enough for a line."""
+    found, w = divided(before), cases.prior.to_normal(cases.theta)
+    labels = which_of(found, before)
+    modes = list(range(min(count_of(found), MOST_MODES)))
+    while len(modes) > 1:
+        places = places_of(before, labels, modes, FRAME)
+        v = np.asarray(at(places, jnp.asarray(w, jnp.float32)))
+        own, far = v[:, : len(modes)].argmax(axis=1), np.abs(v[:, len(modes) :]).max(axis=1)
+        count = np.bincount(own[far < EDGE], minlength=len(modes))
+        enough = count >= ENOUGH * (1 + before.shape[1] + cases.x.shape[2])
+        if enough.all():
+            return _those(cases, far), places
+        modes = [mode for mode, kept in zip(modes, enough, strict=True) if kept]
+    return cases, None
+
+
+def spread(u: np.ndarray, count: int, seed: int, times: float = SPREAD) -> np.ndarray:
+    """Where to simulate: draws (draws, dim) picked at random, each moved by so many times what two of the draws near it differ
+    by.
+    """
     rng = np.random.default_rng(seed)
     white = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
     some = max(2, int(NEAR * len(u)))
@@ -169,7 +195,7 @@ def spread(u: np.ndarray, count: int, seed: int) -> np.ndarray:
     picked = rng.integers(len(u), size=count)
     pairs = near[picked[:, None], rng.integers(some, size=(count, 2))]
     off = (u[pairs[:, 0]] - u[pairs[:, 1]]) / np.sqrt(2)
-    there: np.ndarray = np.clip(u[picked] + SPREAD * off, -FARTHEST, FARTHEST)
+    there: np.ndarray = np.clip(u[picked] + times * off, -FARTHEST, FARTHEST)
     return there
 
 
@@ -208,12 +234,17 @@ def _together(parts: Sequence[Simulations]) -> Simulations:
     return parts[-1]._replace(theta=theta, x=x, sizes=sizes, origin=origin, budget=len(theta), failed=0, calls=None)
 
 
-def _in_frame(sims: Simulations, frame: Proposal, prior: Prior) -> Simulations:
-    """The cases that lie in it, as if they were from it; as many as `round_number` says, the outermost left out."""
+def _nearest(sims: Simulations, frame: Proposal, prior: Prior) -> Simulations:
+    """The cases that lie in a frame, as if they were from it."""
     far = np.abs(frame.to_w(prior.to_normal(sims.theta))).max(axis=1)
+    return _those(sims._replace(prior=prior.proposing(frame)), far)
+
+
+def _those(sims: Simulations, far: np.ndarray) -> Simulations:
+    """The cases that are not too far out; as many as `round_number` says, the outermost left out."""
     inside = np.sort(np.argsort(far, kind="stable")[: round_number(int((far < EDGE).sum()))])
     theta, x, sizes, origin = (getattr(sims, name)[inside] for name in ("theta", "x", "sizes", "origin"))
-    return sims._replace(prior=prior.proposing(frame), theta=theta, x=x, sizes=sizes, origin=origin)
+    return sims._replace(theta=theta, x=x, sizes=sizes, origin=origin)
 
 
 def _round(frame: Proposal, fresh: Simulations, fitted: Fitted, w: np.ndarray, before: np.ndarray, after: np.ndarray) -> Round:

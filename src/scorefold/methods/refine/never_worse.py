@@ -104,8 +104,13 @@ def _judged(name: str, posterior: Posterior, x: np.ndarray, how: Simulating) -> 
 
 
 def squared_error(check: Check) -> tuple[float, float]:
-    """The estimate, and its standard error."""
-    found = np.stack([check.shift, check.log_width]), np.stack([check.shift_error, check.log_width_error])
-    value = (found[0] ** 2 - found[1] ** 2).sum(axis=0).mean()
-    spread = (4 * found[0] ** 2 * found[1] ** 2 + 2 * found[1] ** 4).sum() / check.shift.size**2
+    """Of what a check found: the estimate, and its standard error."""
+    return squared((check.shift, check.shift_error), (check.log_width, check.log_width_error))
+
+
+def squared(shift: tuple[np.ndarray, np.ndarray], log_width: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+    """The estimate from shifts and log widths, each with its standard errors; and its standard error."""
+    found, error = (np.stack(part) for part in zip(shift, log_width, strict=True))
+    value = (found**2 - error**2).sum(axis=0).mean()
+    spread = (4 * found**2 * error**2 + 2 * error**4).sum() / found.shape[1] ** 2
     return float(value), float(np.sqrt(spread))

@@ -247,12 +247,12 @@ def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) ->
     cases = made.cases
     if (joined := summarised(unseen, start, made.region)) is not None:
         cases, summaries = joined
-    local, to_the_end = train_as_far(method, cases, int(numbers[2]), plan.progress)
+    local, to_the_end = train_as_far(method.train, cases, int(numbers[2]), plan.progress)
     assert isinstance(local, ComposedPosterior)
     tried = [("scores", _last_round(job, at, made._replace(cases=cases), local, summaries))]
     if to_the_end and tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
         simulated = [split(one, 1) for _, one in (*job.known, *at.earlier)] + [*job.shared.placed, split(made.fresh, 1)]
-        other = fit_in(made.region, simulated, _for_likelihoods(job), Fitting(int(numbers[2])))
+        other = fit_in(made.region, simulated, _for_likelihoods(job), Fitting(int(numbers[2]), True, at.latest.before))
         by_it = _last_round(job, at, made, other.local, None)
         last = by_it.rounds[-1]._replace(gate=float(other.network))
         tried.append(("a likelihood", replace(by_it, rounds=(*by_it.rounds[:-1], last))))
