@@ -76,6 +76,7 @@ CASES = {
     "nle, inputs": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),
     "nle, counts": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (4,), 3, 1, 2),
     "nle, counts alone": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3, 0, 2),
+    "nle, several modes": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1, 0, 2),
     "nle, as before": (
         sf.NLE(layers=2, tails=False, straighten=False, changing=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3,
     ),
@@ -104,9 +105,9 @@ def untrained(case):
     return refined(case) if case in REFINED else random_posterior(*CASES[case])
 
 
-def random_posterior(method, prior, shape, largest, inputs=0, whole=0):
+def random_posterior(method, prior, shape, largest, inputs=0, whole=0, modes=0):
     kind = next(kind for kind, methods in POSTERIORS.items() if isinstance(method, methods))
-    counts = {"largest_set": largest, "inputs": inputs, "whole": whole}
+    counts = {"largest_set": largest, "inputs": inputs, "whole": whole, "modes": modes}
     about = About(method, prior.dim, prior.has_density, shape, counts, 10**9)
     rng = np.random.default_rng(0)
     table = {3: Choice(3, 1, 20, {1: 0.0, 3: np.nan}, {1: 0.0, 3: 0.01})} if largest == 3 else {}
@@ -114,7 +115,7 @@ def random_posterior(method, prior, shape, largest, inputs=0, whole=0):
     seen = math.prod(shape) * (2 if getattr(method, "missing", False) else 1)
     values = {
         "prior": prior, "method": method, "shape": shape, "history": HISTORY, "made": MADE, "largest_set": largest,
-        "inputs": inputs, "whole": whole,
+        "inputs": inputs, "whole": whole, "modes": modes,
         "least_noise": 0.02, "table": table, "sizes": np.arange(9) % largest + 1,
         "reach": random_reach(prior.dim, seen, rng), "local": LOCAL if prior is NORMAL else None, **sets,
         **{name: random_tree(like, rng) for name, like in zip(kind.networks, kind.blank(about), strict=True)},

@@ -396,7 +396,7 @@ def field(*path_and_value):
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 9), "version 9, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 10), "version 10, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -461,10 +461,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 8', '"version": 8, "version": 8'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 8', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 8', '"version": 8e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 8', '"version": 8' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace('"version": 9', '"version": 9, "version": 9'), "'version' is there twice"),
+    "NaN": (lambda text: text.replace('"version": 9', '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace('"version": 9', '"version": 9e999'), "too large a number"),
+    "a long number": (lambda text: text.replace('"version": 9', '"version": 9' + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),
@@ -750,6 +750,23 @@ def test_a_model_of_version_6_whose_noise_was_the_same_everywhere_is_read(tmp_pa
     back = sf.load(folder)
     assert back.method == posterior.method
     assert back.terms.line.changing is None
+
+
+def test_a_model_of_version_8_whose_likelihood_had_one_line_is_read(tmp_path):
+    posterior = untrained("nle")
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 8}
+    del config["posterior"]["modes"]
+    (folder / CONFIG).write_text(json.dumps(config))
+    same_values(sf.load(folder), posterior)
+
+
+def test_modes_without_widths_are_refused(tmp_path):
+    posterior = untrained("nle, several modes")
+    places = posterior.terms.coordinates
+    flat = dataclasses.replace(posterior.terms, coordinates=dataclasses.replace(places, whiten=-places.whiten))
+    with pytest.raises(ModelError, match="a mode should have widths above 0"):
+        sf.load(dataclasses.replace(posterior, terms=flat).save(tmp_path / "model"))
 
 
 def test_coordinates_that_fall_are_refused(tmp_path):
