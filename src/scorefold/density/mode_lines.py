@@ -21,7 +21,7 @@ from scorefold.density import line
 from scorefold.density.line import Line, fit_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
 
-MOST_MODES = 32
+MOST_MODES = 16
 LEAST = 1e-9
 """Of the mean variance, added to every one."""
 

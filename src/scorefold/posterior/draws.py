@@ -340,6 +340,8 @@ class Options(NamedTuple):
     chains: int | None = None
     prior: Prior | None = None
     given: Mapping[str, float | int] | None = None
+    power: float | None = None
+    """Of a likelihood, below 1 for wider draws, as refinement begins with."""
 
 
 AS_THE_METHOD_SAYS = Options()

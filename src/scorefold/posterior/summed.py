@@ -138,11 +138,12 @@ class SummedPosterior(Posterior):
                 f"expected sampler='smc' under a prior that ends inside the support of the one that was simulated from; got "
                 f"{sampler!r}, which cannot do with edges."
             )
-        data, dim = (self.added, *sums.counted(x), self._tilt), asked.free(self.prior.dim)
+        (different, times), power = sums.counted(x), 1.0 if options.power is None else options.power
+        data, dim = (self.added, different, power * times, self._tilt), asked.free(self.prior.dim)
         v: np.ndarray
         info: SummedInfo
         if sampler == "smc":
-            v, ended = _tempered((self._whole(x), asked), dim, draws, key)
+            v, ended = _tempered((self._whole(x, power), asked), dim, draws, key)
             info = despite_edges(ended) if cuts else ended
         elif sampler == "vi":
             v, info = variational_draws(sums.log_density_asked, (data, asked), dim, draws, key, self.method.steps)
@@ -333,8 +334,9 @@ class SummedPosterior(Posterior):
         """From a Gaussian proposal, in whose space the terms were trained, to the prior."""
         return tilt_of(self.prior.proposal)
 
-    def _whole(self, x: np.ndarray) -> sum_at_draws.Sum:
-        return sum_at_draws.prepared(self.added, *sum_at_draws.roomy(x), self._tilt)
+    def _whole(self, x: np.ndarray, power: float = 1.0) -> sum_at_draws.Sum:
+        different, times = sum_at_draws.roomy(x)
+        return sum_at_draws.prepared(self.added, different, power * times, self._tilt)
 
     def _chains(self, dim: int, number: int, draws: int) -> Chains:
         return Chains(dim, number, Length(self.method.warmup, chain_length(draws, number)))

@@ -289,8 +289,7 @@ def judge(names: Sequence[str], doubts: Doubts, info: Any) -> Trust:
         shift, log_width = _over_members(doubts.error, members=2)
         at_most = shift * 1.645, log_width * 1.645
     else:
-        raw = _over_members(found, members=len(found.shift))
-        raw = np.hypot(raw[0], doubts.floor), raw[1]
+        raw = _raw(found, doubts.floor)
         shift, log_width = CALIBRATION.shift.expected(raw[0]), CALIBRATION.width.expected(raw[1])
         at_most = CALIBRATION.shift.at_most(raw[0]), CALIBRATION.width.at_most(raw[1])
     width, widest = (np.exp(np.minimum(one, LARGEST_LOG_WIDTH)) for one in (log_width, at_most[1]))
@@ -302,6 +301,17 @@ def judge(names: Sequence[str], doubts: Doubts, info: Any) -> Trust:
         lower, reasons = 2, [*reasons, "the sampler has not settled"]
     level = min(level + lower, 2)
     return Trust(tuple(names), shift, width, at_most[0], widest, VERDICTS[level], "; ".join([why, *reasons]))
+
+
+def expected_shift(doubts: Doubts) -> Float[np.ndarray, " dim"] | None:
+    """The expected error of each mean, in posterior sd; None where nothing is known."""
+    found = doubts.disagreement
+    return None if isinstance(found, str) else CALIBRATION.shift.expected(_raw(found, doubts.floor)[0])
+
+
+def _raw(found: Disagreement, floor: float) -> tuple[np.ndarray, np.ndarray]:
+    shift, width = _over_members(found, members=len(found.shift))
+    return np.hypot(shift, floor), width
 
 
 def _over_members(found: Disagreement, members: int) -> tuple[np.ndarray, np.ndarray]:

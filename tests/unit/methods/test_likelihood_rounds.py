@@ -7,8 +7,12 @@ import pytest
 
 import scorefold as sf
 from scorefold.methods.nle import local_likelihood
-from scorefold.methods.refine.likelihood_rounds import EDGE, _near_modes, _nearest, _together, spread
-from scorefold.methods.refine.region import round_number
+from scorefold.methods.refine import likelihood_rounds
+from scorefold.methods.refine.cases import EDGE, near_modes, nearest, together
+from scorefold.methods.refine.cases import FRAME as FRAME_INFLATION
+from scorefold.methods.refine.likelihood_rounds import Fitting, Job, _each_mode_moved_on, first_draws, spread
+from scorefold.methods.refine.modes import moved_within_modes
+from scorefold.methods.refine.region import propose, round_number
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import GaussianProposal
@@ -16,6 +20,7 @@ from scorefold.tasks.gaussian import standard_normal_prior
 from scorefold.types import Array
 
 PRIOR = standard_normal_prior(2)
+PLAN = Refining(600, 2, 0, "gaussian", None, None, None, False)
 FRAME = GaussianProposal(np.array([0.8, -0.4]), np.array([[0.3, 0.1], [0.1, 0.2]]))
 
 
@@ -40,16 +45,16 @@ def some_simulations(count, seed):
 
 def test_all_simulations_in_the_frame_are_cases_in_its_own_space():
     parts = [some_simulations(60, 0), some_simulations(80, 1)]
-    joined = _together(parts)
+    joined = together(parts)
     assert len(np.unique(joined.origin)) == 140
-    cases = _nearest(joined, FRAME, PRIOR)
+    cases = nearest(joined, FRAME, PRIOR)
     w = FRAME.to_w(PRIOR.to_normal(joined.theta))
     far = np.abs(w).max(axis=1)
     count = round_number(int((far < EDGE).sum()))
     assert 0 < count < (far < EDGE).sum() < 140
-    nearest = far <= np.sort(far)[count - 1]
-    assert np.array_equal(cases.theta, joined.theta[nearest])
-    assert np.allclose(cases.prior.to_normal(cases.theta), w[nearest], atol=1e-5)
+    nearby = far <= np.sort(far)[count - 1]
+    assert np.array_equal(cases.theta, joined.theta[nearby])
+    assert np.allclose(cases.prior.to_normal(cases.theta), w[nearby], atol=1e-5)
 
 
 def in_two_modes(share, count=1_000):
@@ -61,15 +66,58 @@ def in_two_modes(share, count=1_000):
 
 @pytest.mark.false_failure(1e-9)
 def test_around_several_modes_the_cases_near_one_of_them_count():
-    cases = _nearest(some_simulations(4_000, 2), GaussianProposal(np.zeros(2), np.eye(2)), PRIOR)
-    near, places = _near_modes(cases, in_two_modes(0.4))
+    cases = nearest(some_simulations(4_000, 2), GaussianProposal(np.zeros(2), np.eye(2)), PRIOR)
+    near, places = near_modes(cases, in_two_modes(0.4))
     assert np.allclose(np.sort(places.centre[:, 0]), [-2, 2], atol=0.05)
     assert np.abs(np.abs(near.theta[:, 0]) - 2).max() < EDGE * 2 * 0.15
     assert 0 < len(near.theta) < len(cases.theta) / 2
-    few = _nearest(some_simulations(60, 2), GaussianProposal(np.zeros(2), np.eye(2)), PRIOR)
-    same, nowhere = _near_modes(few, in_two_modes(0.4))
+    few = nearest(some_simulations(60, 2), GaussianProposal(np.zeros(2), np.eye(2)), PRIOR)
+    same, nowhere = near_modes(few, in_two_modes(0.4))
     assert nowhere is None
     assert same is few
+
+
+def squares(theta, rng):
+    """The sign of the first parameter cannot be told."""
+    return np.array([theta[0] ** 2, theta[1]]) + 0.3 * rng.normal(size=2)
+
+
+@pytest.mark.false_failure(1e-9)
+def test_each_mode_moves_on_by_itself_and_none_gets_lost():
+    """One has a fortieth of the draws, and both are off; with one line for both they would be at 0."""
+    rng = np.random.default_rng(3)
+    side = np.where(np.arange(1_000) < 975, 1.0, -1.0)
+    before = np.stack([side * 1.15, np.full(1_000, 0.4)], axis=1) + 0.08 * rng.normal(size=(1_000, 2))
+    theta = spread(before, 800, 0) * np.where(rng.uniform(size=(800, 1)) < 0.5, [[-1, 1]], [[1, 1]])
+    observed = np.stack([squares(one, rng) for one in theta])[:, None].astype(np.float32)
+    sims = some_simulations(800, 0)._replace(theta=theta, x=observed)
+    x = np.stack([squares([1.0, 0.5], rng) for _ in range(20)])
+    method = sf.NLE(layers=2, width=8, depth=1, tails=False, training=sf.Training(members=2))
+    job = Job(SummedPosterior(PRIOR, method, InFrame(jnp.zeros(2), jnp.eye(2)), None, (2,)), x, squares, PLAN, method)
+    frame = propose("gaussian", before, FRAME_INFLATION, np.zeros(2))
+    _, after = _each_mode_moved_on(Fitting(frame, together([sims]), before, 0), job)
+    lower = after[:, 0] < 0
+    assert lower.mean() == pytest.approx(0.5, abs=0.01)
+    sd = 0.3 / np.sqrt(20) / 2
+    for own, where in ((~lower, 1.0), (lower, -1.0)):
+        assert after[own, 0].mean() == pytest.approx(where * np.sqrt(x[:, 0].mean()), abs=1.5 * sd)
+        assert after[own, 0].std() == pytest.approx(sd, rel=0.4)
+    assert moved_within_modes(after, after[lower]) == pytest.approx((0, 0), abs=1e-6)
+
+
+@pytest.mark.false_failure(1e-9)
+def test_the_first_draws_are_as_wide_as_the_start_may_be_off(monkeypatch):
+    terms = InFrame(jnp.zeros(2), jnp.eye(2))
+    start = SummedPosterior(PRIOR, sf.NLE(), terms, None, (2,))
+    x = np.array([[0.9, -0.6], [1.3, 0.1], [0.4, -0.9]])
+    begun, same = first_draws(start, x, (0, 0))
+    assert same is begun  # there is no ensemble that could say how far it is off
+    monkeypatch.setattr(likelihood_rounds, "expected_shift", lambda doubts: np.array([2.0, 1.0]))
+    begun, wide = first_draws(start, x, (0, 0))
+    precision = 1 + len(x) / 0.5**2
+    tempered = 1 + len(x) / 0.5**2 / (1 + (2.0**2 + 1.0**2) / 2)
+    assert np.allclose(begun.std(axis=0), precision**-0.5, rtol=0.15)
+    assert np.allclose(wide.std(axis=0), tempered**-0.5, rtol=0.15)
 
 
 class InFrame(eqx.Module):

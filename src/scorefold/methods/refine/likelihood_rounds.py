@@ -1,17 +1,20 @@
 """Rounds of likelihoods: refinement where the posterior has several modes, and for a start by NLE.
 
 A likelihood q(x|u) is that of the simulator wherever u came from, so simulations of any proposal are fair cases for it. Each
-round simulates at the latest draws, every one moved by what draws near it differ by, so that every mode gets simulations in
-proportion; fits q to all simulations so far that lie in a frame around these draws; and draws by tempered clouds, which
-weigh the modes (`sample/tempered.py`).
+round simulates at the latest draws, every one moved by what draws near it differ by; fits q to all simulations so far that lie
+in a frame around these draws (`cases.py`); and draws by tempered clouds (`sample/tempered.py`).
 
-The frame is a Gaussian proposal u = m + A w around the draws, and q is learned as a function of w, which is of order one
-however narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small
-region is nearly the truth, and enough to find the next frame: only the last round trains a network. Where the draws have
-several modes there is a line around each of them (`density/mode_lines.py`), and cases far from all of them do not count; with
-binary numbers or counts there is one line, and every round trains a network. Whether the network is any better than the line,
-data sets that it did not see decide (`told_apart.py`). The tilt from N(0, I) in w to the prior counts like one more observation
-(`compose/from_proposal.py`).
+The first draws are the start's. Where its members say that it may be s posterior sd off, they are drawn from
+p(u) ∏_j q(x_j|u)^{1 / (1 + s²)}, which is wider by the factor √(1 + s²): as wide as the posterior and that error together, and
+with modes that the start gives too little weight.
+
+A frame is a Gaussian proposal u = m + A w around draws, and q is learned as a function of w, which is of order one however
+narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small region is
+nearly the truth, and enough to find the next frame: only the last round trains a network. Where the draws have several modes,
+each goes its own way until then, in a frame of its own and with an equal share of the draws: how much it weighs is not known
+before it is where it belongs. In the last round one likelihood, with a line around each mode (`density/mode_lines.py`), weighs
+them. Whether its network is any better than the lines, data sets that it did not see decide (`told_apart.py`). The tilt from
+N(0, I) in w to the prior counts like one more observation (`compose/from_proposal.py`).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -21,25 +24,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from scorefold import settings
-from scorefold.density.coordinates import at
-from scorefold.density.mode_lines import MOST_MODES, ModePlaces, places_of
 from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import train_as_far
+from scorefold.methods.refine.cases import FRAME, fewest, near_modes, nearest, together
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
-from scorefold.methods.refine.modes import count_of, divided, vanished, which_of
+from scorefold.methods.refine.modes import Mode, count_of, divided, moved_within_modes, vanished, which_of
 from scorefold.methods.refine.plan import check_made
-from scorefold.methods.refine.region import fit_of, moved, propose, round_number
+from scorefold.methods.refine.region import fit_of, propose
 from scorefold.methods.refine.round import Round, some_of
 from scorefold.methods.refine.shared import Shared
-from scorefold.posterior.draws import Drawn
+from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.trust import expected_shift
 from scorefold.prior import Prior
 from scorefold.prior.known_by_draws import FEWEST_DRAWS, FEWEST_DRAWS_EACH
 from scorefold.prior.proposal import Proposal
@@ -54,10 +56,10 @@ NEAR, SPREAD = 0.1, 2.0
 """The share of the draws that are near one of them, and how many times their differences it is moved by."""
 FARTHEST = 5.0
 """Prior sd: no simulation is farther."""
-FRAME, EDGE = 4.0, 4.0
-"""The frame's covariance over the draws', and how far out in it cases count, in sd along every axis; also of a mode's place."""
-ENOUGH = 2
-"""Cases of a mode, for each number that its line makes of one case or is given, for it to have a line."""
+SURE = 0.9
+"""The power above which the start's own draws are wide enough."""
+FEWEST_DRAWN, FEWEST_CASES = 250, 50
+"""Of a mode: draws, and simulations that a line is fitted to."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
 
@@ -89,10 +91,12 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
     start, x, plan = job.start, job.x, job.plan
     rounds, left = min(plan.rounds, MOST_ROUNDS), plan.budget
     with step("drawing", plan.progress):
-        before, _ = drawn_by(start, x, (plan.seed, 0))
+        begun, before = first_draws(start, x, (plan.seed, 0))
     there = [split(one, 1) for one in (*known, *shared.everything)]
     made: list[Simulations] = []
     done: list[Round] = []
+    last: _Last | None = None
+    previous: Fitting | None = None
     for number in range(1, rounds + 1):
         seeds = np.random.SeedSequence([plan.seed, 101, number - 1]).generate_state(2)
         calls = left // (rounds - number + 1)
@@ -102,20 +106,24 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
         try:
             wanted = shared.left_to_place(calls, frame, start.prior)
             made.append(simulated_around(job, before, wanted, number, int(seeds[0])))
-            fitted = fit_in(frame, [*there, *made], job, Fitting(int(seeds[1]), number == rounds, before))
-            with step("drawing", plan.progress):
-                w, clouds = drawn_by(fitted.local, x, (plan.seed, number))
+            fitting = Fitting(frame, together([*there, *made]), before, int(seeds[1]))
+            if number == rounds:
+                last = _weighed(fitting, job, (plan.seed, number), network=True)
+                fitted, after = last.fitted, last.after
+            else:
+                fitted, after = _each_mode_moved_on(fitting, job)
         except KeyboardInterrupt:
-            if not done:
+            if previous is None:
                 raise
             _say_interrupted(len(done))
+            last = _weighed(previous, job, (plan.seed, number), network=False)
+            done[-1] = _round(previous.frame, made[len(done) - 1], last.fitted, previous.before, last.after)
             break
-        local, after = fitted.local, frame.from_w(w)
-        one = _round(frame, made[-1], fitted, w, before, after)
-        modes = modes_by_likelihood(local, x, w, after, clouds)
-        done.append(one._replace(modes=modes, vanished=vanished(before, after)))
-        before = after
-    return Likelihoods(local, tuple(done), len(done) > 1 and agree(done[-1]), tuple(made))
+        done.append(_round(frame, made[-1], fitted, before, after))
+        before, previous = after, fitting
+    assert last is not None
+    done[-1] = done[-1]._replace(modes=last.modes, vanished=vanished(begun, last.after))
+    return Likelihoods(last.fitted.local, tuple(done), len(done) > 1 and agree(done[-1]), tuple(made))
 
 
 def _say_interrupted(done: int) -> None:
@@ -142,46 +150,86 @@ class Fitted(NamedTuple):
 
 
 class Fitting(NamedTuple):
-    """How a likelihood is fitted."""
+    """What a likelihood is fitted to."""
 
-    seed: int
-    last: bool
-    """For good, and not only to find the next frame."""
+    frame: Proposal
+    simulated: Simulations
+    """All of them."""
     before: np.ndarray
-    """The draws (draws, dim) around which simulations were made."""
+    """The draws (draws, dim) around which the latest were made."""
+    seed: int
 
 
-def fit_in(frame: Proposal, simulated: Sequence[Simulations], job: Job, how: Fitting) -> Fitted:
+def fit_in(fitting: Fitting, job: Job, network: bool = True) -> Fitted:
     """A likelihood of w from all simulations in a frame; where the draws before have several modes, from those near one."""
-    prior, method = job.start.prior, job.method
-    inside = _nearest(_together(simulated), frame, prior)
+    frame, simulated, before, seed = fitting
+    inside = nearest(simulated, frame, job.start.prior)
     cases, places = inside, None
-    several = count_of(divided(how.before)) > 1
-    if several and method.may_have_modes(inside):
-        cases, places = _near_modes(inside, frame.to_w(how.before))
+    if count_of(divided(before)) > 1 and job.method.may_have_modes(inside):
+        cases, places = near_modes(inside, frame.to_w(before))
     with single_precision():
-        if not how.last and (places is not None or not several):
-            return Fitted(method.line(cases, how.seed, places), len(cases.theta), False)
-        local, _ = train_as_far(partial(method.train, places=places), cases, how.seed, job.plan.progress)
+        if network:
+            local, _ = train_as_far(partial(job.method.train, places=places), cases, seed, job.plan.progress)
+        else:
+            local = job.method.line(cases, seed, places)
     assert isinstance(local, SummedPosterior)
-    return Fitted(local, len(cases.theta), True)
+    return Fitted(local, len(cases.theta), network)
 
 
-def _near_modes(cases: Simulations, before: np.ndarray) -> tuple[Simulations, ModePlaces | None]:
-    """The cases near a mode of the draws, and where these are; all of them where only one mode has enough for a line."""
-    found, w = divided(before), cases.prior.to_normal(cases.theta)
-    labels = which_of(found, before)
-    modes = list(range(min(count_of(found), MOST_MODES)))
-    while len(modes) > 1:
-        places = places_of(before, labels, modes, FRAME)
-        v = np.asarray(at(places, jnp.asarray(w, jnp.float32)))
-        own, far = v[:, : len(modes)].argmax(axis=1), np.abs(v[:, len(modes) :]).max(axis=1)
-        count = np.bincount(own[far < EDGE], minlength=len(modes))
-        enough = count >= ENOUGH * (1 + before.shape[1] + cases.x.shape[2])
-        if enough.all():
-            return _those(cases, far), places
-        modes = [mode for mode, kept in zip(modes, enough, strict=True) if kept]
-    return cases, None
+class _Last(NamedTuple):
+    """What the last round found."""
+
+    fitted: Fitted
+    after: np.ndarray
+    """Its draws."""
+    modes: tuple[Mode, ...]
+
+
+def _weighed(fitting: Fitting, job: Job, seed: tuple[int, int], network: bool) -> _Last:
+    """One likelihood of all modes, which weighs them."""
+    fitted = fit_in(fitting, job, network)
+    with step("drawing", job.plan.progress):
+        w, clouds = drawn_by(fitted.local, job.x, seed)
+    after = fitting.frame.from_w(w)
+    return _Last(fitted, after, modes_by_likelihood(fitted.local, job.x, w, after, clouds))
+
+
+def _each_mode_moved_on(fitting: Fitting, job: Job) -> tuple[Fitted, np.ndarray]:
+    """Where each mode of the draws before is by a line in a frame of its own; the last line, which finds the next frame only.
+
+    A mode with too few simulations for a line stays where it is.
+    """
+    frame, simulated, before, seed = fitting
+    found = divided(before)
+    labels, count = which_of(found, before), count_of(found)
+    number, parts, fitted = max(DRAWS // count, FEWEST_DRAWN), [], None
+    for mode in range(count):
+        own = before[labels == mode]
+        place = frame if count == 1 else propose("gaussian", own, FRAME, np.zeros(own.shape[1]))
+        cases = nearest(simulated, place, job.start.prior)
+        if count > 1 and len(cases.theta) < max(fewest(cases), FEWEST_CASES):
+            parts.append(own[np.arange(number) % len(own)])
+            continue
+        with single_precision(), step("drawing", job.plan.progress):
+            local = job.method.line(cases, seed)
+            w, _ = drawn_by(local, job.x, (seed, mode), number)
+        fitted = Fitted(local, len(cases.theta) + (0 if fitted is None else fitted.cases), False)
+        parts.append(place.from_w(w))
+    return fitted or fit_in(fitting, job, network=False), np.concatenate(parts)
+
+
+def first_draws(start: Posterior, x: np.ndarray, seed: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The start's, and draws as wide as it may be off."""
+    u, _ = drawn_by(start, x, seed)
+    if not isinstance(start, SummedPosterior):
+        return u, u
+    with warnings.catch_warnings(), single_precision():
+        warnings.simplefilter("ignore", UntrustworthyDraws)
+        shift = expected_shift(start.doubts(x, u, seed, AS_THE_METHOD_SAYS))
+        power = 1.0 if shift is None else float(1 / (1 + np.mean(shift**2)))
+    if power > SURE:
+        return u, u
+    return u, drawn_by(start, x, seed, options=AS_THE_METHOD_SAYS._replace(power=power))[0]
 
 
 def spread(u: np.ndarray, count: int, seed: int, times: float = SPREAD) -> np.ndarray:
@@ -199,17 +247,19 @@ def spread(u: np.ndarray, count: int, seed: int, times: float = SPREAD) -> np.nd
     return there
 
 
-def drawn_by(posterior: Posterior, x: np.ndarray, seed: tuple[int, int]) -> tuple[np.ndarray, int]:
+def drawn_by(
+    posterior: Posterior, x: np.ndarray, seed: tuple[int, int], draws: int = DRAWS, options: Options = AS_THE_METHOD_SAYS
+) -> tuple[np.ndarray, int]:
     """Draws in the posterior's own space, of its N(0, I) where there are none to be used; and in how many clouds in turn."""
     with warnings.catch_warnings(), single_precision():
         warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
         try:
-            drawn: Drawn = posterior.draw(x, DRAWS, seed)
+            drawn: Drawn = posterior.draw(x, draws, seed, options)
             if not drawn.info.diverged:
                 return drawn.u, getattr(drawn.info, "clouds", 1)
         except ScorefoldError:
             pass
-    return np.random.default_rng(seed).standard_normal((DRAWS, posterior.prior.dim)), 1
+    return np.random.default_rng(seed).standard_normal((draws, posterior.prior.dim)), 1
 
 
 def simulated_around(job: Job, u: np.ndarray, calls: int, number: int, seed: int) -> Simulations:
@@ -226,31 +276,11 @@ def simulated_around(job: Job, u: np.ndarray, calls: int, number: int, seed: int
     return made._replace(prior=prior)
 
 
-def _together(parts: Sequence[Simulations]) -> Simulations:
-    """All of them as one, cases of one parameter draw still together."""
-    starts = np.cumsum([0, *(int(part.origin.max()) + 1 for part in parts[:-1])])
-    origin = np.concatenate([part.origin + start for part, start in zip(parts, starts, strict=True)])
-    theta, x, sizes = (np.concatenate([getattr(part, name) for part in parts]) for name in ("theta", "x", "sizes"))
-    return parts[-1]._replace(theta=theta, x=x, sizes=sizes, origin=origin, budget=len(theta), failed=0, calls=None)
-
-
-def _nearest(sims: Simulations, frame: Proposal, prior: Prior) -> Simulations:
-    """The cases that lie in a frame, as if they were from it."""
-    far = np.abs(frame.to_w(prior.to_normal(sims.theta))).max(axis=1)
-    return _those(sims._replace(prior=prior.proposing(frame)), far)
-
-
-def _those(sims: Simulations, far: np.ndarray) -> Simulations:
-    """The cases that are not too far out; as many as `round_number` says, the outermost left out."""
-    inside = np.sort(np.argsort(far, kind="stable")[: round_number(int((far < EDGE).sum()))])
-    theta, x, sizes, origin = (getattr(sims, name)[inside] for name in ("theta", "x", "sizes", "origin"))
-    return sims._replace(theta=theta, x=x, sizes=sizes, origin=origin)
-
-
-def _round(frame: Proposal, fresh: Simulations, fitted: Fitted, w: np.ndarray, before: np.ndarray, after: np.ndarray) -> Round:
-    (shift, widths), cases = moved(before, after), fitted.cases
+def _round(frame: Proposal, fresh: Simulations, fitted: Fitted, before: np.ndarray, after: np.ndarray) -> Round:
+    (shift, widths), cases = moved_within_modes(before, after), fitted.cases
     return Round(
         proposal=frame, engine="likelihood", simulations=fresh.budget, failed=fresh.failed, cases=cases,
-        reused=max(cases - len(fresh.theta), 0), gate=float(fitted.network), fit=fit_of(w, frame), several_modes=False,
-        lost_mode=False, shift=shift, widths=widths, before=some_of(before), after=some_of(after), placed=True,
+        reused=max(cases - len(fresh.theta), 0), gate=float(fitted.network), fit=fit_of(frame.to_w(after), frame),
+        several_modes=False, lost_mode=False, shift=shift, widths=widths, before=some_of(before), after=some_of(after),
+        placed=True,
     )  # fmt: skip

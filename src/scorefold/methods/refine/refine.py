@@ -33,6 +33,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method, train_as_far
+from scorefold.methods.refine.cases import together
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
 from scorefold.methods.refine.likelihood_rounds import Fitting, Job, agree, fit_in
 from scorefold.methods.refine.mode_weights import modes_by_likelihood, modes_by_scores
@@ -252,7 +253,8 @@ def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) ->
     tried = [("scores", _last_round(job, at, made._replace(cases=cases), local, summaries))]
     if to_the_end and tried[0][1].rounds[-1].gate > LINE_IS_ENOUGH and job.takes_likelihoods:
         simulated = [split(one, 1) for _, one in (*job.known, *at.earlier)] + [*job.shared.placed, split(made.fresh, 1)]
-        other = fit_in(made.region, simulated, _for_likelihoods(job), Fitting(int(numbers[2]), True, at.latest.before))
+        fitting = Fitting(made.region, together(simulated), at.latest.before, int(numbers[2]))
+        other = fit_in(fitting, _for_likelihoods(job))
         by_it = _last_round(job, at, made, other.local, None)
         last = by_it.rounds[-1]._replace(gate=float(other.network))
         tried.append(("a likelihood", replace(by_it, rounds=(*by_it.rounds[:-1], last))))
