@@ -16,7 +16,7 @@ import numpy as np
 from scorefold import settings
 from scorefold.diagnostics.observed_dataset import posterior_predictive
 from scorefold.errors import ScorefoldError, ScorefoldWarning, closest
-from scorefold.methods.refine.likelihood_rounds import spread
+from scorefold.methods.refine.around_draws import spread
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.round import Round
 from scorefold.posterior.draws import Draws

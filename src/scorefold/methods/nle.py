@@ -26,8 +26,8 @@ from scorefold.density.mode_lines import MOST_MODES, ModePlaces
 from scorefold.disk import strict
 from scorefold.errors import ScorefoldError
 from scorefold.methods.method import Method
+from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.finish import finished, refined_by_likelihoods
-from scorefold.methods.refine.likelihood_rounds import Job
 from scorefold.methods.refine.never_worse import reserved
 from scorefold.methods.refine.plan import check_plan
 from scorefold.methods.refine.refined import RefinedPosterior

@@ -7,10 +7,11 @@ import pytest
 
 import scorefold as sf
 from scorefold.methods.nle import local_likelihood
-from scorefold.methods.refine import likelihood_rounds
+from scorefold.methods.refine import around_draws
+from scorefold.methods.refine.around_draws import Job, first_draws, spread
 from scorefold.methods.refine.cases import EDGE, near_modes, nearest, together
 from scorefold.methods.refine.cases import FRAME as FRAME_INFLATION
-from scorefold.methods.refine.likelihood_rounds import Fitting, Job, _each_mode_moved_on, first_draws, spread
+from scorefold.methods.refine.likelihood_rounds import Fitting, _each_mode_moved_on
 from scorefold.methods.refine.modes import moved_within_modes
 from scorefold.methods.refine.region import propose, round_number
 from scorefold.posterior.refining import Refining
@@ -112,7 +113,7 @@ def test_the_first_draws_are_as_wide_as_the_start_may_be_off(monkeypatch):
     x = np.array([[0.9, -0.6], [1.3, 0.1], [0.4, -0.9]])
     begun, same = first_draws(start, x, (0, 0))
     assert same is begun  # there is no ensemble that could say how far it is off
-    monkeypatch.setattr(likelihood_rounds, "expected_shift", lambda doubts: np.array([2.0, 1.0]))
+    monkeypatch.setattr(around_draws, "expected_shift", lambda doubts: np.array([2.0, 1.0]))
     begun, wide = first_draws(start, x, (0, 0))
     precision = 1 + len(x) / 0.5**2
     tempered = 1 + len(x) / 0.5**2 / (1 + (2.0**2 + 1.0**2) / 2)

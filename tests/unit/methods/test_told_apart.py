@@ -14,7 +14,7 @@ from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood
 from scorefold.density.line import fit_line
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import ScorefoldWarning
-from scorefold.methods.refine.likelihood_rounds import Job
+from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.told_apart import best_likelihood, line_alone
 from scorefold.posterior.draws import Options

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scorefold.errors import ScorefoldWarning, UntrustworthyDraws
-from scorefold.methods.refine.likelihood_rounds import Job, likelihood_rounds
+from scorefold.methods.refine.around_draws import Job
+from scorefold.methods.refine.likelihood_rounds import likelihood_rounds
 from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.round import Round, counted

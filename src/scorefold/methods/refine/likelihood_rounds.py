@@ -1,65 +1,48 @@
 """Rounds of likelihoods: refinement where the posterior has several modes, and for a start by NLE.
 
 A likelihood q(x|u) is that of the simulator wherever u came from, so simulations of any proposal are fair cases for it. Each
-round simulates at the latest draws, every one moved by what draws near it differ by; fits q to all simulations so far that lie
-in a frame around these draws (`cases.py`); and draws by tempered clouds (`sample/tempered.py`).
-
-The first draws are the start's. Where its members say that it may be s posterior sd off, they are drawn from
-p(u) ∏_j q(x_j|u)^{1 / (1 + s²)}, which is wider by the factor √(1 + s²): as wide as the posterior and that error together, and
-with modes that the start gives too little weight.
+round simulates around the latest draws (`around_draws.py`); fits q to all simulations so far that lie in a frame around these
+draws (`cases.py`); and draws by tempered clouds (`sample/tempered.py`).
 
 A frame is a Gaussian proposal u = m + A w around draws, and q is learned as a function of w, which is of order one however
 narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small region is
-nearly the truth, and enough to find the next frame: only the last round trains a network. Where the draws have several modes,
-each goes its own way until then, in a frame of its own and with an equal share of the draws: how much it weighs is not known
-before it is where it belongs. In the last round one likelihood, with a line around each mode (`density/mode_lines.py`), weighs
-them. Whether its network is any better than the lines, data sets that it did not see decide (`told_apart.py`). The tilt from
-N(0, I) in w to the prior counts like one more observation (`compose/from_proposal.py`).
+nearly the truth, and enough to find the next frame: only the last round trains a network, and one whose line would make the
+draws wider than they were. Where the draws have several modes, each goes its own way until then, in a frame of its own and with
+an equal share of the draws: how much it weighs is not known before it is where it belongs. In the last round one likelihood,
+with a line around each mode (`density/mode_lines.py`), weighs them. Whether its network is any better than the lines, data sets
+that it did not see decide (`told_apart.py`). The tilt from N(0, I) in w to the prior counts like one more observation
+(`compose/from_proposal.py`).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from scorefold import settings
-from scorefold.errors import ScorefoldError, ScorefoldWarning, UntrustworthyDraws
+from scorefold.errors import ScorefoldWarning
 from scorefold.methods.method import train_as_far
+from scorefold.methods.refine.around_draws import DRAWS, Job, drawn_by, first_draws, simulated_around
 from scorefold.methods.refine.cases import FRAME, fewest, near_modes, nearest, together
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
 from scorefold.methods.refine.modes import Mode, count_of, divided, moved_within_modes, vanished, which_of
-from scorefold.methods.refine.plan import check_made
-from scorefold.methods.refine.region import fit_of, propose
+from scorefold.methods.refine.region import NO_HELP, fit_of, propose
 from scorefold.methods.refine.round import Round, some_of
 from scorefold.methods.refine.shared import Shared
-from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
-from scorefold.posterior.posterior import Posterior
-from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
-from scorefold.posterior.trust import expected_shift
-from scorefold.prior import Prior
-from scorefold.prior.known_by_draws import FEWEST_DRAWS, FEWEST_DRAWS_EACH
 from scorefold.prior.proposal import Proposal
 from scorefold.progress import say, step
-from scorefold.simulation.simulate import simulate
 from scorefold.simulation.simulations import Simulations, split
 from scorefold.types import single_precision
 
-DRAWS = 1_000
 MOST_ROUNDS = 3
-NEAR, SPREAD = 0.1, 2.0
-"""The share of the draws that are near one of them, and how many times their differences it is moved by."""
-FARTHEST = 5.0
-"""Prior sd: no simulation is farther."""
-SURE = 0.9
-"""The power above which the start's own draws are wide enough."""
 FEWEST_DRAWN, FEWEST_CASES = 250, 50
 """Of a mode: draws, and simulations that a line is fitted to."""
+FEWEST_KEPT = 20
+"""Draws of a mode that is not lost."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
 
@@ -73,17 +56,6 @@ class Likelihoods(NamedTuple):
     agreed: bool
     made: tuple[Simulations, ...]
     """Every round's."""
-
-
-class Job(NamedTuple):
-    """What does not change from round to round."""
-
-    start: Posterior
-    x: np.ndarray
-    simulator: Callable[..., Any]
-    plan: Refining
-    method: Any
-    """An NLE."""
 
 
 def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) -> Likelihoods:
@@ -111,7 +83,7 @@ def likelihood_rounds(job: Job, known: Sequence[Simulations], shared: Shared) ->
                 last = _weighed(fitting, job, (plan.seed, number), network=True)
                 fitted, after = last.fitted, last.after
             else:
-                fitted, after = _each_mode_moved_on(fitting, job)
+                fitted, after = _moved_on(fitting, job, (plan.seed, number))
         except KeyboardInterrupt:
             if previous is None:
                 raise
@@ -194,6 +166,26 @@ def _weighed(fitting: Fitting, job: Job, seed: tuple[int, int], network: bool) -
     return _Last(fitted, after, modes_by_likelihood(fitted.local, job.x, w, after, clouds))
 
 
+def _moved_on(fitting: Fitting, job: Job, seed: tuple[int, int]) -> tuple[Fitted, np.ndarray]:
+    """Where every mode is, by a line; where that knows less than the draws before, a line is not enough, and a network says."""
+    fitted, after = _each_mode_moved_on(fitting, job)
+    if moved_within_modes(fitting.before, after)[1] < NO_HELP:
+        return fitted, after
+    found = _weighed(fitting, job, seed, network=True)
+    return found.fitted, _with_every_mode(fitting.before, found.after)
+
+
+def _with_every_mode(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """As many draws of each mode as of any other; of one that got lost, those before."""
+    modes = divided(before)
+    count, old, new = count_of(modes), which_of(modes, before), which_of(modes, after)
+    if count == 1:
+        return after
+    rows = np.arange(max(len(after) // count, FEWEST_DRAWN))
+    each = [after[new == mode] if (new == mode).sum() >= FEWEST_KEPT else before[old == mode] for mode in range(count)]
+    return np.concatenate([own[rows % len(own)] for own in each])
+
+
 def _each_mode_moved_on(fitting: Fitting, job: Job) -> tuple[Fitted, np.ndarray]:
     """Where each mode of the draws before is by a line in a frame of its own; the last line, which finds the next frame only.
 
@@ -216,64 +208,6 @@ def _each_mode_moved_on(fitting: Fitting, job: Job) -> tuple[Fitted, np.ndarray]
         fitted = Fitted(local, len(cases.theta) + (0 if fitted is None else fitted.cases), False)
         parts.append(place.from_w(w))
     return fitted or fit_in(fitting, job, network=False), np.concatenate(parts)
-
-
-def first_draws(start: Posterior, x: np.ndarray, seed: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """The start's, and draws as wide as it may be off."""
-    u, _ = drawn_by(start, x, seed)
-    if not isinstance(start, SummedPosterior):
-        return u, u
-    with warnings.catch_warnings(), single_precision():
-        warnings.simplefilter("ignore", UntrustworthyDraws)
-        shift = expected_shift(start.doubts(x, u, seed, AS_THE_METHOD_SAYS))
-        power = 1.0 if shift is None else float(1 / (1 + np.mean(shift**2)))
-    if power > SURE:
-        return u, u
-    return u, drawn_by(start, x, seed, options=AS_THE_METHOD_SAYS._replace(power=power))[0]
-
-
-def spread(u: np.ndarray, count: int, seed: int, times: float = SPREAD) -> np.ndarray:
-    """Where to simulate: draws (draws, dim) picked at random, each moved by so many times what two of the draws near it differ
-    by.
-    """
-    rng = np.random.default_rng(seed)
-    white = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
-    some = max(2, int(NEAR * len(u)))
-    near = np.argpartition(cdist(white, white), some, axis=1)[:, :some]
-    picked = rng.integers(len(u), size=count)
-    pairs = near[picked[:, None], rng.integers(some, size=(count, 2))]
-    off = (u[pairs[:, 0]] - u[pairs[:, 1]]) / np.sqrt(2)
-    there: np.ndarray = np.clip(u[picked] + times * off, -FARTHEST, FARTHEST)
-    return there
-
-
-def drawn_by(
-    posterior: Posterior, x: np.ndarray, seed: tuple[int, int], draws: int = DRAWS, options: Options = AS_THE_METHOD_SAYS
-) -> tuple[np.ndarray, int]:
-    """Draws in the posterior's own space, of its N(0, I) where there are none to be used; and in how many clouds in turn."""
-    with warnings.catch_warnings(), single_precision():
-        warnings.simplefilter("ignore", UntrustworthyDraws)  # to be mended
-        try:
-            drawn: Drawn = posterior.draw(x, draws, seed, options)
-            if not drawn.info.diverged:
-                return drawn.u, getattr(drawn.info, "clouds", 1)
-        except ScorefoldError:
-            pass
-    return np.random.default_rng(seed).standard_normal((draws, posterior.prior.dim)), 1
-
-
-def simulated_around(job: Job, u: np.ndarray, calls: int, number: int, seed: int) -> Simulations:
-    """One observation at each of so many places around draws u; a store knows them as draws of a prior."""
-    plan, prior = job.plan, job.start.prior
-    count = max(calls, FEWEST_DRAWS, FEWEST_DRAWS_EACH * prior.dim)
-    places = Prior.from_draws(prior.from_normal(spread(u, count, seed)), prior.names)
-    kept = None if plan.store is None else settings.folder(plan.store) / f"round-{number}"
-    how: dict[str, Any] = {"workers": plan.workers, "progress": plan.progress}
-    if (inputs := job.start.inputs_of(job.x)) is not None:
-        how |= {"inputs": inputs, "input_names": job.start.input_names}
-    made = simulate(places, job.simulator, calls, 1, seed, store=kept, **how)
-    check_made(job.start, made)
-    return made._replace(prior=prior)
 
 
 def _round(frame: Proposal, fresh: Simulations, fitted: Fitted, before: np.ndarray, after: np.ndarray) -> Round:

@@ -33,15 +33,16 @@ import numpy as np
 from scorefold import settings
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, UntrustworthyDraws
 from scorefold.methods.method import Method, train_as_far
+from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.cases import together
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
-from scorefold.methods.refine.likelihood_rounds import Fitting, Job, agree, fit_in
+from scorefold.methods.refine.likelihood_rounds import Fitting, agree, fit_in
 from scorefold.methods.refine.mode_weights import modes_by_likelihood, modes_by_scores
 from scorefold.methods.refine.modes import Split, deepest_valley
 from scorefold.methods.refine.never_worse import better, reserved
 from scorefold.methods.refine.plan import check_made, check_plan, check_sampler_of, smallest_share
 from scorefold.methods.refine.refined import RefinedPosterior, draw_in_region
-from scorefold.methods.refine.region import Fit, around, fit_of, moved, pooled, propose, step
+from scorefold.methods.refine.region import NO_HELP, Fit, around, fit_of, moved, pooled, propose, step
 from scorefold.methods.refine.round import Round, some_of
 from scorefold.methods.refine.score_summaries import Summaries, summarised
 from scorefold.methods.refine.shared import Shared, each
@@ -61,9 +62,8 @@ INFLATION = (16.0, 9.0)
 """In the first round, whose draws are the least to be trusted, and later."""
 LOCATING = 0.5
 """Share of the budget for the rounds before the last, at most."""
-WIDER, FARTHEST_WIDER = 0.2, 10.0
-"""Log ratio of the sds from which on a line is thought worse than the draws before, unless it moves their mean by more of its
-own sd than this."""
+FARTHEST_WIDER = 10.0
+"""A line that is wider than the draws before is no help, unless it moves their mean by more of its own sd than this."""
 WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 LINE_IS_ENOUGH = 0.3
@@ -225,7 +225,7 @@ def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
     u, fit = region.from_w(w), fit_of(w, region)
     one = _round(at.latest, u, fit, made, correction=None, engine="line")
     earlier, done, left = (*at.earlier, (region, made.fresh)), (*at.done, one), at.left - made.calls
-    if not at.stepped and one.widths > WIDER and one.shift < FARTHEST_WIDER:
+    if not at.stepped and one.widths > NO_HELP and one.shift < FARTHEST_WIDER:
         # A line is not enough: on with the draws before and with the region around them.
         return at._replace(earlier=earlier, done=done, left=left, region=region)
     # A region that was only stepped to is wide, and a line through it too poor to say that it is right.

@@ -23,6 +23,8 @@ MOST_FAR = 0.01
 FARTHEST_MEAN = 1.5
 WIDER = 3.0
 FARTHEST_CENTRE = 4.0
+NO_HELP = 0.2
+"""Mean log ratio of a straight line's sds to those of the draws before, from which on it is thought worse than they are."""
 STRETCH = 0.5
 KINDS = ("gaussian", "truncated")
 STEPS_AN_OCTAVE = 4

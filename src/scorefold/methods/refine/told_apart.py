@@ -17,7 +17,8 @@ import numpy as np
 
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import Interrupted, ScorefoldWarning
-from scorefold.methods.refine.likelihood_rounds import Job, agree, drawn_by, spread
+from scorefold.methods.refine.around_draws import Job, drawn_by, spread
+from scorefold.methods.refine.likelihood_rounds import agree
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
 from scorefold.methods.refine.modes import vanished
 from scorefold.methods.refine.never_worse import Compared, Judged, squared
