@@ -89,7 +89,8 @@ class Evidence:
 
     The error has two parts, and is the root of the sum of their squares: that of the computation, and that of what was learned,
     which adds up over observations and is mostly the larger. The latter is known by how much members of an ensemble differ, and
-    by the number of simulations; what all members have learned alike wrong is not in it.
+    by the number of simulations; what all members have learned alike wrong is not in it. `log` is the number, `error` its
+    standard error, and `kind` says in a formula what `log` is. `docs/densities.md` has examples that the tests run.
     """
 
     log: float
