@@ -20,13 +20,13 @@ COLOURS = {"not to be trusted": "bad", "not known": "unknown"}
 COLUMNS = ("parameter", "shift", "standard error", "width", "factor either way")
 
 
-def check_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Is this answer right?") -> str:
+def check_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The page, from the summary that `scorefold check` writes, and pictures by name, of which there need not be any."""
     try:
         body = _body(summary)
     except (KeyError, TypeError) as error:
         raise ScorefoldError(f"expected the summary that `scorefold check` writes; it has no {error}") from None
-    return whole(title, [*body, *gallery(pictures, {})], {"kind": "check", "summary": summary})
+    return whole("Is this answer right?", [*body, *gallery(pictures, {})], {"kind": "check", "summary": summary})
 
 
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
