@@ -28,7 +28,8 @@ def __dir__() -> list[str]:
 class Kept:
     """What was done before an error or Ctrl-C and would be lost otherwise; each is None where there is nothing of it.
 
-    Attributes of `ScorefoldError` and of `Interrupted`. The message says which of them has something.
+    `ScorefoldError` and `Interrupted` have these attributes: `simulations`, `x`, `draws`, `posterior` and `posteriors`. The
+    message says which of them has something. The example of `Interrupted` takes up what was simulated.
     """
 
     simulations: Any = None
@@ -63,6 +64,15 @@ class SimulatorError(ScorefoldError):
 
     A single simulation that fails is left out and counted; this error comes where the simulator cannot work at all, or fails
     too often to go on. The message says what the simulator did. It is a `ScorefoldError`.
+
+    Example:
+        >>> import scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"rate": scipy.stats.norm(0, 1)})
+        >>> try:
+        ...     sims = sf.simulate(prior, lambda theta, rng: print(end=""), budget=100)  # forgets to return
+        ... except sf.errors.SimulatorError as error:
+        ...     print(str(error).splitlines()[1])
+        The simulator returned nothing: end it with `return x`.
     """
 
 
@@ -70,6 +80,12 @@ class UnknownSetting(ScorefoldError, TypeError):
     """A setting that a class does not have; the message has the one that was probably meant.
 
     It is a `ScorefoldError`, and a `TypeError` as for any argument that Python does not know.
+
+    Example:
+        >>> import scorefold as sf
+        >>> sf.NPSE(widht=128)
+        Traceback (most recent call last):
+        scorefold.errors.UnknownSetting: NPSE has no setting 'widht'. Did you mean 'width'? ...
     """
 
 
@@ -87,6 +103,14 @@ class ModelError(ScorefoldError):
     Raised by `sf.load`, by `posterior.save` and where training goes on from a checkpoint: the folder is missing, incomplete,
     changed since it was written, or of another version. Where the disk is the reason, it is a `StorageError` instead. It is a
     `ScorefoldError`.
+
+    Example:
+        >>> import tempfile, scorefold as sf
+        >>> try:
+        ...     sf.load(tempfile.mkdtemp())
+        ... except sf.errors.ModelError:
+        ...     print("not a model")
+        not a model
     """
 
 
@@ -148,8 +172,13 @@ class Interrupted(Kept, KeyboardInterrupt):
 class ScorefoldWarning(UserWarning):
     """Something was done that the caller should know about, such as simulations that failed and were left out.
 
-    All warnings of scorefold are of this class: turn them into errors with `warnings.simplefilter("error",
-    sf.errors.ScorefoldWarning)`.
+    All warnings of scorefold are of this class. To stop at the first one, turn them into errors.
+
+    Example:
+        >>> import warnings, scorefold as sf
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", sf.errors.ScorefoldWarning)
+        ...     # simulate, fit, sample: the first warning is raised
     """
 
 

@@ -24,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Posteriors over many observations from a simulator, by composing diffusion scores.",
+    help="Draw from the posterior of a simulator's parameters, given one observation or many thousands.",
 )
 app.command()(demo)
 app.add_typer(tasks_app, name="tasks")

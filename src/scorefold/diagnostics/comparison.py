@@ -72,7 +72,8 @@ class Comparison:
 
     `print(found)` says which one to take and why, with a table; `found.take` is its name, and `found.tied` are the names of
     those that the data sets cannot tell from the best one. `found.table()` is the same for rich's console, `found.summary()`
-    for a file, and `found.write(folder)` leaves a page and the numbers.
+    for a file, and `found.write(folder)` leaves a page and the numbers. The numbers of each posterior are in
+    `found.standings`, and `found.refused` says why some could not be compared. The example of `sf.compare` makes one.
     """
 
     names: tuple[str, ...]

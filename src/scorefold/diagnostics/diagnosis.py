@@ -29,7 +29,8 @@ class Diagnosis:
     `print(found)` says in words and in a table what is wrong, if anything is, and what to do next; `found.good` is True if
     nothing was found. `found.table()` is the same for rich's console, `found.figures()` has the figures by name, and
     `found.write(folder)` leaves a page with them and the numbers. The single diagnostics are fields: `sbc`, `coverage`,
-    `highest_density`, `tarp`, `contraction` and, with `x_obs`, `observed`.
+    `highest_density`, `tarp`, `contraction` and, with `x_obs`, `observed`. `found.truth` and `found.draws` are what they were
+    computed from, and `failed` and `diverged` how many data sets were left out. The example of `sf.diagnose` makes one.
     """
 
     names: tuple[str, ...]

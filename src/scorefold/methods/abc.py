@@ -70,10 +70,15 @@ class AbcInfo(NamedTuple):
 class ABC(Method):
     """Rejection: the parameters whose simulations are most like the observations. Nothing is trained; a baseline.
 
+    Take it as a check that shares nothing with the other methods, for a cheap simulator of two or three parameters. Simulate
+    with `set_size` equal to the number of observations that you have: sets are compared as a whole, and more observations than
+    a simulated set holds are refused. `sf.smc_abc` calls the simulator itself.
+
     Args:
         accept: The share of the simulations to keep, but 50 at least. Default 0.01.
-        summary: What of a set is compared: its "moments", or what a "regression" makes of them. Default "moments".
-        adjust: Whether what was kept is moved along a regression line. Default True.
+        summary: What of a set is compared: its "moments" (mean and sd of each number), or the parameters that a "regression"
+            predicts from them. Default "moments".
+        adjust: Whether what was kept is moved along a regression line to the observations. Default True.
 
     Raises:
         ScorefoldError: A setting is of another type or out of range.

@@ -53,27 +53,31 @@ LARGEST_WHOLE = 2.0**20
 @settings.spelled
 @dataclass(frozen=True)
 class NLE(Method):
-    """A flow for the likelihood of one observation, summed over observations and sampled by chains.
+    """A flow for the likelihood of one observation, whose logarithms are added up over all of them.
+
+    Take it where an observation is a vector of at most some 32 numbers: there it is what `sf.fit` takes by itself, as from the
+    same simulations it is mostly the most accurate for several observations. It is trained once, for any number of them. For
+    series, images, and numbers that follow from others, which have no density, take `sf.NPSE`.
 
     Numbers of an observation that are binary or counts are recognised from the simulations, and get probabilities.
 
     Args:
         flow: "affine" coupling layers (Real NVP) or "spline" ones. Default "affine".
         layers: Coupling layers. Default 6.
-        width: Numbers in a hidden layer. Default 64.
+        width: Units in each hidden layer. Default 64.
         depth: Hidden layers of each part of the network. Default 2.
         base: Whether the flow learns only what a straight line with noise leaves over, or everything. Default True.
-        straighten: Whether maps of x and coordinates of θ are those in which the line fits best (`density/straighten.py`), or
-            those of each number's marginal and of the prior. Default True; with missing numbers it is not done.
-        tails: Whether that noise may be Gaussian but for its scale, so that there may be outliers, or is Gaussian. Default
-            True; with missing numbers it is Gaussian.
+        straighten: Whether x and θ are first mapped to where the line fits best (`density/straighten.py`). Otherwise each
+            number of x is mapped by its own distribution, and θ by the prior. Default True; not with missing numbers.
+        tails: Whether that noise may have outliers: its width is then one of a few, drawn anew for every observation, where the
+            simulations favour that. Otherwise it is Gaussian. Default True; not with missing numbers.
         changing: Whether the sds and correlations of that noise may change with the parameters, where that makes it Gaussian
             (`density/changing_noise.py`). Default True; with missing numbers, or binary ones and counts, they do not.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
-        chains: Chains of NUTS. Default 8.
-        warmup: Steps in which a chain finds its step size and metric. Default 300.
-        steps: Of variational inference. Default 2,000.
+        chains: How many chains, with "nuts". Default 8.
+        warmup: Steps in which a chain finds its step size and metric, with "nuts". Default 300.
+        steps: Steps of the optimiser, with "vi". Default 2,000.
         training: An `sf.Training`; by default 3 members, learning rate 1e-3 and at most 40,000 steps.
         missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
             with `missing=True`. Default False.

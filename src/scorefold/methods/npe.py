@@ -38,10 +38,14 @@ from scorefold.train.training_set import TrainingSet, training_sets
 class NPE(Method):
     """A flow for the posterior of a whole set of observations: draws at once, for at most as many as a set was simulated with.
 
+    Take it for always the same small number of observations, or where draws have to come at once: no sampler runs. Simulate
+    with `set_size` at least the number of observations that you are going to have; more of them are refused. For many
+    observations take `sf.NLE` or `sf.NPSE`: they learn from single ones, so that a budget gives them more training cases.
+
     Args:
         flow: "affine" coupling layers (Real NVP, the paper's) or "spline" ones. Default "affine".
         layers: Coupling layers. Default 6.
-        width: Numbers in a hidden layer. Default 64.
+        width: Units in each hidden layer. Default 64.
         depth: Hidden layers of each part of the network. Default 3.
         base: Whether the flow learns only what a Gaussian fit leaves over, or everything. Default True.
         embedding: For series and images, as in `sf.NPSE`. Default None.

@@ -50,13 +50,18 @@ MOST_LEVELS = 100_000
 class NPSE(Method):
     """Scores of the posterior, composed over sets of observations: for series, images, and where no likelihood can be learned.
 
+    Take it for series and images (`embedding`), for a prior that is known by draws only, and where many simulations fail. For
+    one observation, or always the same few, take "npse", which composes nothing. Where an observation is a handful of numbers,
+    `sf.NLE` is mostly the more accurate. It is trained once, for any number of observations. Its errors add up over them:
+    `draws.trust` says how far, and `posterior.refine` helps.
+
     `sf.fit(sims, "f-npse")` is `NPSE(set_size=1)`, "pf-npse" is `NPSE()` and "npse" is `NPSE(composes=False)`. With other
     settings give an object: `sf.fit(sims, sf.NPSE(width=128))`.
 
     Args:
         set_size: m, the largest number of observations in one set. Default None: as simulated. Larger sets are cut.
         composes: Whether sets are composed. If not, all observations are one set (NPSE), and there are at most m of them.
-        width: Numbers in a hidden layer, even. Default 64.
+        width: Units in each hidden layer, an even number. Default 64.
         depth: Hidden layers of each part of the network. Default 3.
         base: Whether the network learns only what a Gaussian fit leaves over, or everything, as in the paper. Default True.
         correction: Whether the trained score is corrected by what unseen cases say of its size and its mean. Default True.
@@ -64,8 +69,8 @@ class NPSE(Method):
             that makes an Equinox module from one standardised observation to a vector. Default None: vectors as they are.
         conservative: Whether the score is the gradient of a scalar network, as the Metropolis sampler needs. Default False.
         schedule: Of the noise levels: "log-snr", "cosine" or "linear-beta". Default "log-snr".
-        T: How many noise levels. Default 400.
-        training: An `sf.Training`.
+        T: How many noise levels the network is trained with. Default 400.
+        training: An `sf.Training`. Default: with its own defaults, 5 members and at most 16,000 steps.
         rule: How sets are composed, a name or an object of `sf.rules`. Default None: diffused, from 1,000 sets on damped.
         sampler: How draws are made, a name or an object of `sf.samplers`. Default None: dpm for one set, where
             reversing the diffusion is exact, and self-tuned for more.

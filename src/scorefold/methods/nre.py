@@ -30,21 +30,24 @@ from scorefold.train.training import Training
 @settings.spelled
 @dataclass(frozen=True)
 class NRE(Method):
-    """A classifier for the ratio of likelihood to evidence of one observation, summed over observations and sampled by chains.
+    """A classifier for the ratio of likelihood to evidence of one observation, whose logarithms are added up over all of them.
+
+    Take it for series and images (`embedding`) as a second opinion beside `sf.NPSE`, or to check `sf.NLE` by a method that
+    makes other errors. It is trained once, for any number of observations.
 
     Args:
-        width: Numbers in a hidden layer. Default 64.
+        width: Units in each hidden layer. Default 64.
         depth: Hidden layers. Default 3.
         base: Whether the classifier learns only what the ratio of a straight line with Gaussian noise leaves over, or
             everything. Default True.
-        straighten: Whether maps of x and coordinates of θ are those in which that line fits best (`density/straighten.py`), or
-            those of each number's marginal and of the prior. Default True; with missing numbers it is not done.
+        straighten: Whether x and θ are first mapped to where that line fits best (`density/straighten.py`). Otherwise each
+            number of x is mapped by its own distribution, and θ by the prior. Default True; not with missing numbers.
         embedding: For series and images, as in `sf.NPSE`. Default None.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
-        chains: Chains of NUTS. Default 8.
-        warmup: Steps in which a chain finds its step size and metric. Default 300.
-        steps: Of variational inference. Default 2,000.
+        chains: How many chains, with "nuts". Default 8.
+        warmup: Steps in which a chain finds its step size and metric, with "nuts". Default 300.
+        steps: Steps of the optimiser, with "vi". Default 2,000.
         training: An `sf.Training`; by default 2 members and learning rate 1e-3.
         missing: Whether numbers of an observation may be missing (NaN). Training turns it on for simulations that were made
             with `missing=True`. Default False.

@@ -30,7 +30,7 @@ DRAWN = 2_000
 """Draws that a density is normalised by, where none are given."""
 SCORED = 256
 """Draws at which single observations are looked at."""
-STARTS, LOOKED_AT = 8, 256
+CLIMBED_FROM, LOOKED_AT = 8, 256
 """Draws from which a maximum is climbed to, and of how many they are the highest."""
 
 
@@ -149,8 +149,8 @@ class Densities(ABC):
             own, seen, own_options = self._with_density(x, options)
             u = self._draws_for(x, options, draws, settings.seed(seed), LOOKED_AT)[:LOOKED_AT]
             height = self._log_density(x, self._theta(u), options)
-            best = u[np.argsort(-height)[:STARTS]]
-            ends = own.climb(seen, np.resize(best, (STARTS, best.shape[1])), True, own_options).u
+            best = u[np.argsort(-height)[:CLIMBED_FROM]]
+            ends = own.climb(seen, np.resize(best, (CLIMBED_FROM, best.shape[1])), True, own_options).u
             theta = self._theta(np.concatenate([ends[np.isfinite(ends).all(axis=1)], best]))
             low, high = (self.prior if prior is None else prior).bounds.T
             theta = np.clip(theta, low, high)
@@ -223,8 +223,8 @@ class Densities(ABC):
             return np.where(((low <= theta) & (theta <= high)).all(axis=1), value, -np.inf)
 
         some = u[:LOOKED_AT]
-        best = some[np.argsort(-h(some))[:STARTS]]
-        tops = own.climb(seen, np.resize(best, (STARTS, best.shape[1])), False, own_options)
+        best = some[np.argsort(-h(some))[:CLIMBED_FROM]]
+        tops = own.climb(seen, np.resize(best, (CLIMBED_FROM, best.shape[1])), False, own_options)
         found = log_constant(h, u, (seed, 1), peaks_at(*tops))
         if not found.agrees:
             warnings.warn(

@@ -41,18 +41,18 @@ class Draws:
     `draws["v"]` are the draws of one parameter, `len(draws)` how many there are, `for name in draws` goes through the
     parameters' names, and `np.asarray(draws)` is θ (draws, dim). `draws.summary()` is a table of means, sds and intervals.
 
+    `draws.trust` says how far they may be off, `draws.info` how the sampler's run went, and `draws.how` what was used to draw.
+    `draws.n` is the number of observations, and `draws.x_obs` and `draws.inputs` are the observations themselves.
+
     Example:
-        >>> from scorefold.posterior.amortised import FlowInfo
-        >>> theta = np.array([[0.5, 1.0], [1.5, 2.0]])
-        >>> draws = Draws(theta, ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
-        >>> draws["v"].tolist(), len(draws), list(draws), np.asarray(draws).shape
-        ([0.5, 1.5], 2, ['v', 'a'], (2, 2))
-        >>> print(draws.summary())
-        parameter  mean      sd   5 %  median  95 %
-        v             1  0.7071  0.55       1  1.45
-        a           1.5  0.7071  1.05     1.5  1.95
-        <BLANKLINE>
-        2 draws given 10 observations; the sampler settled; 0.1 s
+        >>> import numpy as np, scipy.stats, scorefold as sf
+        >>> prior = sf.Prior({"v": scipy.stats.norm(0, 1), "a": scipy.stats.norm(0, 1)})
+        >>> sims = sf.simulate(prior, lambda theta, rng: theta + rng.normal(size=2), budget=500)
+        >>> draws = sf.fit(sims, "abc").sample([[0.5, 0.7]], draws=100)
+        >>> draws["v"].shape, len(draws), list(draws), np.asarray(draws).shape
+        ((100,), 100, ['v', 'a'], (100, 2))
+        >>> draws.n, bool(draws.info.converged), draws.trust.verdict
+        (1, True, 'not known')
     """
 
     theta: np.ndarray
@@ -115,7 +115,16 @@ class Draws:
         Raises:
             ScorefoldError: `level` is not between 0 and 1.
 
-        The example of `Draws` prints one.
+        Example:
+            >>> from scorefold.posterior.amortised import FlowInfo
+            >>> theta = np.array([[0.5, 1.0], [1.5, 2.0]])
+            >>> draws = Draws(theta, ("v", "a"), FlowInfo(1.0, True, False), n=10, how=None, seconds=0.1)
+            >>> print(draws.summary())
+            parameter  mean      sd   5 %  median  95 %
+            v             1  0.7071  0.55       1  1.45
+            a           1.5  0.7071  1.05     1.5  1.95
+            <BLANKLINE>
+            2 draws given 10 observations; the sampler settled; 0.1 s
         """
         if not settings.fits(level, float) or not 0 < level < 1:
             raise ScorefoldError(f"expected level between 0 and 1, such as 0.9; got {level!r:.60}")
@@ -318,7 +327,7 @@ class ManyDraws(NamedTuple):
     """Draws for many data sets, as `posterior.sample_many` returns them: θ, and for which data sets the sampler settled.
 
     Leave out the data sets whose draws diverged, and count them: `many.theta[~many.diverged]`. Those that have not converged
-    may be used for averages over data sets, as `sf.diagnose` does.
+    may be used for averages over data sets, as `sf.diagnose` does. The example of `Posterior.sample_many` makes some.
     """
 
     theta: np.ndarray

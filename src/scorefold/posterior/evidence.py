@@ -50,7 +50,7 @@ from scorefold.types import single_precision
 
 MEMBERS_AT = 128
 """Draws at which members are compared."""
-POINTS = 4
+PLACES = 4
 """Draws at which posteriors are compared."""
 ABSOLUTE, RELATIVE = "log p(x_1 … x_n)", "log p(x_1 … x_n) - Σ_j log p(x_j)"
 
@@ -89,7 +89,8 @@ class Evidence:
 
     The error has two parts, and is the root of the sum of their squares: that of the computation, and that of what was learned,
     which adds up over observations and is mostly the larger. The latter is known by how much members of an ensemble differ, and
-    by the number of simulations; what all members have learned alike wrong is not in it.
+    by the number of simulations; what all members have learned alike wrong is not in it. `log` is the number, `error` its
+    standard error, and `kind` says in a formula what `log` is. `docs/densities.md` has examples that the tests run.
     """
 
     log: float
@@ -189,7 +190,7 @@ def _by_posteriors(posterior: Any, x: np.ndarray, draws: Draws | None, options: 
     known = posterior.normalised and options.prior is None
     constant = None if known else posterior.log_constant(x, options, draws, seed)
     middle = u[np.square(u - u.mean(axis=0)).sum(axis=1).argmin()]  # another prior may have none at the mean
-    at = np.concatenate([middle[None], u[: POINTS - 1]])
+    at = np.concatenate([middle[None], u[: PLACES - 1]])
     joint = posterior.log_density(x, at, options)
     prior = -np.square(at).sum(axis=1) / 2 - at.shape[1] / 2 * np.log(2 * np.pi)
     singles, wrong = zip(*(posterior.single_log_densities(x, one) for one in at), strict=True)

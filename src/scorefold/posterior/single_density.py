@@ -21,8 +21,8 @@ from scorefold.noise import Level
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.types import Array, Float, Scalar, Theta
 
-STEPS = 64
-"""At most, each of two levels or more."""
+STEPS_OF_FLOW = 64
+"""Of the probability flow, at most; each goes over two levels or more."""
 SETS_TOGETHER = 64
 """Sets at a time."""
 
@@ -42,7 +42,7 @@ def single_log_densities(ensemble: ScoreEnsemble, x: np.ndarray, grid: Level, u:
     sets, at = jnp.asarray(padded, jnp.float32), jnp.asarray(u, jnp.float32)
     T = len(grid.t)
     slopes = np.gradient(np.log(np.asarray(grid.noise, np.float64) / np.asarray(grid.gamma, np.float64)) / 2)
-    stride = max(1, (T - 1) // (2 * STEPS))
+    stride = max(1, (T - 1) // (2 * STEPS_OF_FLOW))
     last = (T - 1) // (4 * stride) * 4 * stride  # so that half the steps go as far
     found = []
     for every in (stride, 2 * stride):

@@ -40,7 +40,7 @@ from scorefold.prior import Prior
 from scorefold.prior.prior_ratio import volume
 from scorefold.sample.expanded import SOME, Many, expanded_draws
 from scorefold.sample.nuts import LARGEST_R_HAT, Chains, Length, NutsInfo, chain_length, judged, nuts_draws
-from scorefold.sample.summits import LAST_STEPS, POINTS, SHARPENED, STEPS
+from scorefold.sample.summits import CLIMBERS, LAST_STEPS_UP, SHARPENED, STEPS_UP
 from scorefold.sample.tempered import (
     LARGEST_DIFFERENCE,
     LARGEST_SPREAD,
@@ -58,7 +58,7 @@ from scorefold.types import Cloud, Float, Key, draw_key, draw_keys
 
 SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
 
-SAMPLERS = ("smc", "nuts", "vi")
+SAMPLERS_OF_SUMS = ("smc", "nuts", "vi")
 ACROSS = 1 / 3
 """Of the sd of places where scores are checked, over which they are compared: half a posterior sd."""
 MANY = 64
@@ -69,7 +69,7 @@ ON_ACCELERATORS = 128
 """Data sets handed over at a time."""
 EVALUATIONS, HARDER = 22, 3
 """Of the sum, for a draw from a posterior with one mode, as counted; and how many times that it may be where there are more."""
-TERMS_TOGETHER, FEWEST_TOGETHER = 16_384, 8
+TERMS_TOGETHER, DATA_SETS_TOGETHER = 16_384, 8
 """On an accelerator: terms of all chains of all data sets at a time, at most, and data sets side by side, at least."""
 
 
@@ -250,7 +250,8 @@ class SummedPosterior(Posterior):
         some = np.random.default_rng(0).standard_normal((self._judged(len(x)), self.prior.dim))
         clouds, different = clouds_for(draws, self.prior.dim), len(np.unique(x, axis=0))
         one_after_the_other = -(-clouds.number // (os.cpu_count() or 1))
-        gradients = one_after_the_other * (EVALUATIONS * clouds.size + POINTS * (STEPS + LAST_STEPS)) / bucket(len(some))
+        climbs = CLIMBERS * (STEPS_UP + LAST_STEPS_UP)
+        gradients = one_after_the_other * (EVALUATIONS * clouds.size + climbs) / bucket(len(some))
         least = gradients if different < MANY else (gradients * SOME + draws / bucket(len(some)) * different) / different
         harder = "if the posterior has several modes" if different < MANY else "if all observations are added up at every step"
         return Effort(lambda: self._member_scores(x, some, options), least, HARDER * gradients, harder)
@@ -303,7 +304,7 @@ class SummedPosterior(Posterior):
         clouds = clouds_for(draws, self.prior.dim)
         moving = clouds.number * clouds.size if sampler == "smc" else chains
         room = max(1, TERMS_TOGETHER // (moving * min(sums.CHUNK, padded.shape[1])))
-        together = min(room, max(FEWEST_TOGETHER, bucket(len(x))))
+        together = min(room, max(DATA_SETS_TOGETHER, bucket(len(x))))
         u = np.full((len(x), draws, self.prior.dim), np.nan)
         converged, diverged = np.zeros(len(x), bool), np.ones(len(x), bool)
         for start in range(0, len(x), together):
@@ -396,7 +397,7 @@ def warn(info: SummedInfo, u: np.ndarray) -> None:
 
 def check_sampler(sampler: Any, chains: Any) -> None:
     """A known sampler and a whole number of chains, two or more."""
-    if not isinstance(sampler, str) or sampler not in SAMPLERS:
-        raise ScorefoldError(f"expected a sampler; got {sampler!r}. {closest(str(sampler), list(SAMPLERS))}")
+    if not isinstance(sampler, str) or sampler not in SAMPLERS_OF_SUMS:
+        raise ScorefoldError(f"expected a sampler; got {sampler!r}. {closest(str(sampler), list(SAMPLERS_OF_SUMS))}")
     if not isinstance(chains, int) or isinstance(chains, bool) or chains < 2:
         raise ScorefoldError(f"expected 2 chains or more, which can be compared; got {chains!r}")

@@ -42,6 +42,8 @@ JUDGED, JUDGED_OF_MANY, MANY_SETS = 256, 64, 1_000
 """Draws at which members are compared, and from so many sets on."""
 FEWEST_JUDGED = 20
 """Draws that can tell."""
+NINE_IN_TEN = 1.2815515655446004
+"""The quantile of a standard normal variable."""
 LARGEST_LOG_WIDTH = 5.0
 LARGEST_SHIFT = 1e3
 
@@ -58,11 +60,9 @@ class Calibrated(NamedTuple):
         """The error to expect."""
         return np.minimum(self.scale * disagreement, LARGEST_SHIFT)
 
-    def at_most(self, disagreement: np.ndarray, probability: float = 0.9) -> np.ndarray:
-        """A quantile of the true error."""
-        from scipy import special
-
-        return self.expected(disagreement) * math.exp(self.spread * float(special.ndtri(probability)))
+    def at_most(self, disagreement: np.ndarray) -> np.ndarray:
+        """What nine in ten of the true errors stay below."""
+        return self.expected(disagreement) * math.exp(self.spread * NINE_IN_TEN)
 
 
 class Calibration(NamedTuple):

@@ -15,18 +15,18 @@ READING = (
     "draws over the right one, and stands with the factor by which it may be off. p is the share of simulated observations "
     "that differ from the others as much as the observed ones do."
 )
-KINDS = {"not to be trusted": "bad", "not known": "unknown"}
+COLOURS = {"not to be trusted": "bad", "not known": "unknown"}
 """The colour of a verdict."""
 COLUMNS = ("parameter", "shift", "standard error", "width", "factor either way")
 
 
-def check_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Is this answer right?") -> str:
+def check_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The page, from the summary that `scorefold check` writes, and pictures by name, of which there need not be any."""
     try:
         body = _body(summary)
     except (KeyError, TypeError) as error:
         raise ScorefoldError(f"expected the summary that `scorefold check` writes; it has no {error}") from None
-    return whole(title, [*body, *gallery(pictures, {})], {"kind": "check", "summary": summary})
+    return whole("Is this answer right?", [*body, *gallery(pictures, {})], {"kind": "check", "summary": summary})
 
 
 def rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -40,7 +40,7 @@ def _body(summary: dict[str, Any]) -> list[str]:
         **summary.get("about", {}), "observations": summary["n"], "simulator calls": summary["simulations"],
         "of them failed": summary["failed"], "p of the observations": f"{summary['p']:.3f}",
     }  # fmt: skip
-    kind, words = KINDS.get(summary["verdict"], "good"), summary["words"]
+    kind, words = COLOURS.get(summary["verdict"], "good"), summary["words"]
     return [
         f'<p class="verdict {kind}">{escaped(words[:1].upper() + words[1:])}.</p>',
         f'<p class="lead">{escaped(LEAD)}</p>',

@@ -12,13 +12,13 @@ LEAD = (
 )
 
 
-def comparison_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Which posterior is best?") -> str:
+def comparison_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The page, from the summary that `Comparison.write` leaves, and pictures by name, of which there need not be any."""
     try:
         body = _body(summary)
     except (KeyError, TypeError, IndexError) as error:
         raise ScorefoldError(f"expected the summary that `scorefold compare` writes; it has no {error}") from None
-    return whole(title, [*body, *gallery(pictures, {})], {"kind": "comparison", "summary": summary})
+    return whole("Which posterior is best?", [*body, *gallery(pictures, {})], {"kind": "comparison", "summary": summary})
 
 
 def _body(summary: dict[str, Any]) -> list[str]:

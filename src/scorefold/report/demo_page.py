@@ -25,7 +25,7 @@ MEASURE = (
     "right one. The last column is what the draws said of themselves, without knowing the truth: how far off their means "
     "and widths may be, judged by what the networks disagree on."
 )
-RANKS = (
+ABOUT_RANKS = (
     "For new epidemics, simulated with rates from the prior, the rank of the true rate among its draws should be "
     "anywhere with the same probability. The shaded band is what chance allows."
 )
@@ -60,7 +60,7 @@ def demo_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
         _said(MEASURE, "quiet"),
         "<h2>Both rates together</h2>", _said(_together(chapters)),
         picture("corner", pictures["corner"], f"The draws (filled) and the true posterior (lines), given {many}."),
-        "<h2>Is it right on average?</h2>", _said(calibration), picture("calibration", pictures["calibration"], RANKS),
+        "<h2>Is it right on average?</h2>", _said(calibration), picture("calibration", pictures["calibration"], ABOUT_RANKS),
         "<h2>How training went</h2>",
         picture("training", pictures["training"], "The loss, round by round. Circles mark the weights that were kept."),
         "<h2>What next</h2>", _said(NEXT),

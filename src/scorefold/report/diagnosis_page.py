@@ -36,13 +36,13 @@ READING = (
 )
 
 
-def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes], title: str = "Can this posterior be trusted?") -> str:
+def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The page, from the summary that `Diagnosis.write` leaves and its pictures by name."""
     try:
         body = _body(summary, pictures)
     except (KeyError, TypeError) as error:
         raise ScorefoldError(f"expected the summary that `scorefold diagnose` writes; it has no {error}") from None
-    return whole(title, body, {"kind": "diagnosis", "summary": summary})
+    return whole("Can this posterior be trusted?", body, {"kind": "diagnosis", "summary": summary})
 
 
 def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:

@@ -21,27 +21,28 @@ HARD_BOUND = 0.6  # at a bound half of the first values span half of their range
 DENSE_END = 0.4  # and they lie at least as dense there, compared with the densest quarter; in a Gaussian tail, 0.2
 NARROW_RIDGE = 0.6  # along a ridge y is this narrow about its line on x, and x has no modes this narrow
 SPARSE_WIDTH = 1.8  # how much wider the kernel is where draws are sparse
+CELLS_OF_LINE, CELLS_OF_SIDE = 512, 128  # of the histograms that are smoothed, along a line and along each side of a mesh
 
 
-def marginal(values: np.ndarray, bins: int = 512) -> tuple[np.ndarray, np.ndarray]:
+def marginal(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A smooth density along a line, with a zero at either end of its support."""
     h = 1.06 * _spread(values) * values.size**-0.2
     low, high = _support(values, h)
-    counts, edges = np.histogram(values, bins, (low, high))
-    width = (high - low) / bins
+    counts, edges = np.histogram(values, CELLS_OF_LINE, (low, high))
+    width = (high - low) / CELLS_OF_LINE
     density = _smooth(counts.astype(float), np.array([h / width])) / (values.size * width)
     return _ringed(edges), np.pad(density, 1)
 
 
-def surface(pair: np.ndarray, bins: int = 128) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def surface(pair: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """A smooth density over a mesh, zero all round its support, and the level at the edge of each region."""
     slope = _slope(pair)
     pair = np.stack([pair[:, 0], pair[:, 1] - slope * pair[:, 0]], axis=1)
     s = np.array([_spread(values) for values in pair.T])
     h = s * len(pair) ** (-1 / 6)
     supports = [_support(values, width) for values, width in zip(pair.T, h, strict=True)]
-    counts, *edges = np.histogram2d(pair[:, 0], pair[:, 1], bins, supports)
-    cell = np.array([(high - low) / bins for low, high in supports])
+    counts, *edges = np.histogram2d(pair[:, 0], pair[:, 1], CELLS_OF_SIDE, supports)
+    cell = np.array([(high - low) / CELLS_OF_SIDE for low, high in supports])
     usual = max(2 * np.pi * np.log(2) * s.prod(), 1e-300)  # area where two Gaussians exceed their mean density
     shrink = 1.0
     for _ in range(3):

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console, Group
 
-WIDTH = 100
+LINE_LENGTH = 100
 """Letters in a line."""
 IN_A_NOTEBOOK = "<pre style='white-space:pre;overflow-x:auto;line-height:normal'>{code}</pre>"
 
@@ -20,6 +20,6 @@ def as_html(parts: Group) -> str:
 
 
 def _printed(parts: Group) -> Console:
-    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_jupyter=False)
+    console = Console(file=io.StringIO(), width=LINE_LENGTH, record=True, force_jupyter=False)
     console.print(parts)
     return console

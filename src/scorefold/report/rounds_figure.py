@@ -15,9 +15,9 @@ from matplotlib.ticker import MaxNLocator
 from scorefold.report.canvas import figure_of, legend_below, plain, plain_text
 from scorefold.report.palette import BLUE, BLUE_MID, FRAME, INK, ORANGE
 
-ASIDE, WIDTH = 0.19, 0.13
+ASIDE, HALF_WIDTH = 0.19, 0.13
 """Of simulations and draws from the middle of their round, and half the width of either, in rounds."""
-MARGIN = 0.15
+BEYOND_REGION = 0.15
 """Beyond the last region in the lower panel, as a part of it."""
 NARROWS = 2.5
 """How many times the last round's scale the whole way must be for a panel of its own."""
@@ -61,11 +61,11 @@ def _draw(axes: Axes, steps: Sequence[Step], k: int, truth: np.ndarray | None) -
     for place, step in enumerate(steps):
         if step.region is not None:
             values = step.region[:, k]
-            across = place - ASIDE + rng.uniform(-1, 1, len(values)) * WIDTH
+            across = place - ASIDE + rng.uniform(-1, 1, len(values)) * HALF_WIDTH
             label = "simulations" if place == 1 else None
             axes.plot(across, values, ".", color=FRAME, ms=2.5, zorder=2, label=label)
         values, middle = step.draws[:, k], place + ASIDE * (step.region is not None)
-        axes.plot(middle + rng.uniform(-1, 1, len(values)) * WIDTH, values, ".", color=BLUE_MID, ms=2.5, zorder=3)
+        axes.plot(middle + rng.uniform(-1, 1, len(values)) * HALF_WIDTH, values, ".", color=BLUE_MID, ms=2.5, zorder=3)
         ends, label = np.quantile(values, [0.05, 0.95]), "draws, their median and 90 %" if place == 0 else None
         axes.plot([middle, middle], ends, color=BLUE, lw=2, zorder=4, solid_capstyle="butt", label=label)
         axes.plot(middle, np.median(values), "o", color=BLUE, ms=5, mec="white", mew=0.8, zorder=5)
@@ -94,4 +94,4 @@ def _narrows(steps: Sequence[Step], k: int) -> bool:
 
 def _last_scale(steps: Sequence[Step], k: int) -> tuple[float, float]:
     low, high = _reach(steps[-1], k)
-    return low - MARGIN * (high - low), high + MARGIN * (high - low)
+    return low - BEYOND_REGION * (high - low), high + BEYOND_REGION * (high - low)

@@ -48,7 +48,7 @@ def step_by_step(goes_on: Callable[[State], Any], step: Callable[[State], State]
     return state
 
 
-def program(function: Callable[..., Any], quickly: bool = True, **how: Any) -> Any:
+def program(function: Callable[..., Any], quickly: bool = True, static_argnums: int | None = None) -> Any:
     """`jax.jit`, where one of the threads that first need a program compiles it while the others wait.
 
     What is compiled quickly is not made fast: the steps around a look take no time, and compiling them would take most of it.
@@ -63,7 +63,7 @@ def program(function: Callable[..., Any], quickly: bool = True, **how: Any) -> A
         with one_at_a_time:  # until it has begun to run
             if not compiled:
                 options = ON_CORES if quickly and jax.default_backend() == "cpu" else None
-                compiled.append(jax.jit(function, compiler_options=options, **how))
+                compiled.append(jax.jit(function, compiler_options=options, static_argnums=static_argnums))
             return compiled[0](*parts)
 
     return call

@@ -6,11 +6,11 @@ the terms, with weights w_j that make them stand for all:
 
     ℓ(u) ≈ P_k(u) + L(v) - Q_k(v),   L = Σ_{j in some} w_j ℓ_j,   Q_k its polynomial at m_k,
 
-for the nearest of the summits in its own metric, and v = u up to `REACH` sd away from it; beyond, v is where the way to u comes
-to that. So the missing part is exact in mean, of third order, and never outgrows P_k. Its error is random in j: at t posterior
-sd from the summit it is about t³/√(nB), where the posterior of B observations alone would be off by √(n/B) sd. Terms that are
-far from parabolas, like those of observations near an edge that moves with u, are chosen more often, w_j ∝ 1/r_j, where the r_j
-are third differences of ℓ_j across the posterior.
+for the nearest of the summits in its own metric, and v = u up to `UNCHANGED_WITHIN` sd away from it; beyond, v is where the way
+to u comes to that. So the missing part is exact in mean, of third order, and never outgrows P_k. Its error is random in j: at t
+posterior sd from the summit it is about t³/√(nB), where the posterior of B observations alone would be off by √(n/B) sd. Terms
+that are far from parabolas, like those of observations near an edge that moves with u, are chosen more often, w_j ∝ 1/r_j,
+where the r_j are third differences of ℓ_j across the posterior.
 
 Then all n terms are added up once at some of the draws, which gives the weights that are left, the ratio of e^ℓ to what was
 drawn from. Unless their effective size is nearly that of the draws, they are computed for all draws, and these resampled. Where
@@ -38,7 +38,7 @@ from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
 
 SOME = 16
 """B at first."""
-REACH = 8.0
+UNCHANGED_WITHIN = 8.0
 REFITS, MORE_TERMS = 1, 8
 """By least squares at draws, before there are so many times as many terms."""
 LEAST_SHARE, NEAR_ALL, FIRST_WEIGHED = 0.9, 0.99, 64
@@ -79,9 +79,9 @@ class Expansion(NamedTuple):
         return k, away[k]
 
     def within(self, u: Theta) -> Theta:
-        """The point itself, or where the way to it from the nearest centre has come to `REACH` sd."""
+        """The point itself, or where the way to it from the nearest centre has come to `UNCHANGED_WITHIN` sd."""
         k, away = self.nearest(u)
-        return self.centres[k] + (u - self.centres[k]) * jnp.minimum(1.0, REACH / jnp.maximum(away, 1e-30))
+        return self.centres[k] + (u - self.centres[k]) * jnp.minimum(1.0, UNCHANGED_WITHIN / jnp.maximum(away, 1e-30))
 
     def rest(self, u: Theta) -> Scalar:
         """What is to be added to the sum of some terms at `within(u)`."""

@@ -30,7 +30,7 @@ from scorefold.sample.health import MOST_STEPS, Info, conclude, identities
 from scorefold.types import Array, Cloud, Count, Float, Int, Key, Scalar
 
 JITTER = 1e-6
-CANDIDATES = 64
+OTHERS_LOOKED_AT = 64
 LARGEST_VARIANCE = 2.0
 LARGEST_H = 10.0
 """Of h: a step that forgets everything."""
@@ -141,6 +141,6 @@ def preconditioner(u: Cloud, s: Cloud, key: Key) -> Float[Array, "dim dim"]:
 def neighbours(v: Cloud, key: Key) -> Int[Array, " draws"]:
     """The index of a near neighbour for every draw: the nearest of a few other draws that are picked at random."""
     count = len(v)
-    others = (jnp.arange(count)[:, None] + jax.random.randint(key, (1, CANDIDATES), 1, count)) % count
+    others = (jnp.arange(count)[:, None] + jax.random.randint(key, (1, OTHERS_LOOKED_AT), 1, count)) % count
     distance = jnp.sum((v[:, None] - v[others]) ** 2, axis=-1)
     return jnp.take_along_axis(others, jnp.argmin(distance, axis=1)[:, None], axis=1)[:, 0]

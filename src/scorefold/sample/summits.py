@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from scorefold.sample.by_steps import Look, Loop, at_once, numbers, program
 from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
 
-POINTS, STEPS, LAST_STEPS = 32, 48, 24
+CLIMBERS, STEPS_UP, LAST_STEPS_UP = 32, 48, 24
 """Prior draws that go uphill, how many steps, and how many more once every other one has gone uphill on the sharpened f."""
 SHARPENED = 64.0
 """The power of its likelihood, by which its maximum is nearly that of the likelihood alone."""
@@ -102,8 +102,8 @@ def climbed_twice(at: Look, begin: Climber, loop: Loop = at_once) -> Climber:
         value, slope = at(u)
         return value * powers, slope * powers[:, None]
 
-    first = climbed(sharpened, begin, STEPS + 1, loop)
-    return climbed(at, arrived(first.u, _flatter(first.inverse, powers)), LAST_STEPS + 1, loop)
+    first = climbed(sharpened, begin, STEPS_UP + 1, loop)
+    return climbed(at, arrived(first.u, _flatter(first.inverse, powers)), LAST_STEPS_UP + 1, loop)
 
 
 @program
@@ -116,7 +116,7 @@ def _flatter(inverse: Float[Array, "points dim dim"], powers: Float[Array, " poi
 @partial(program, static_argnums=0)
 def climbers(dim: int, key: Key) -> Climber:
     """Prior draws, which have not looked around yet."""
-    return arrived(jax.random.normal(key, (POINTS, dim)), jnp.broadcast_to(jnp.eye(dim), (POINTS, dim, dim)))
+    return arrived(jax.random.normal(key, (CLIMBERS, dim)), jnp.broadcast_to(jnp.eye(dim), (CLIMBERS, dim, dim)))
 
 
 def arrived(u: Float[Array, "points dim"], inverse: Float[Array, "points dim dim"]) -> Climber:

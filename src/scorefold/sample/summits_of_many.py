@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.sample.by_steps import IMPOSSIBLE, Look, numbers, program, step_by_step
-from scorefold.sample.summits import STEPS, Climber, ahead_of, arrived, climbed, climbers, stepped
+from scorefold.sample.summits import STEPS_UP, Climber, ahead_of, arrived, climbed, climbers, stepped
 from scorefold.types import Array, Callable, Cloud, Float, Int, Key, Scalar, Theta
 
 TERMS_LOOKED_AT, IN_BETWEEN = 64, 1_024
@@ -78,7 +78,7 @@ def summits_of(many: Many, dim: int, key: Key, seed: int) -> tuple[Any, Summits 
     """
     looked_at = many.some(many.levelled(jnp.zeros(dim)), TERMS_LOOKED_AT, seed, None)
     with jax.default_matmul_precision("highest"):
-        looked = climbed(many.at(looked_at), climbers(dim, key), STEPS + 1, step_by_step)
+        looked = climbed(many.at(looked_at), climbers(dim, key), STEPS_UP + 1, step_by_step)
         return _followed(many, looked, seed)
 
 

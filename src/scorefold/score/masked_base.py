@@ -18,7 +18,7 @@ from scorefold.noise import Level
 from scorefold.types import Array, Float, Int
 
 MOST_JOINT = 64
-FLOOR = 1e-6
+LEAST_NOISE = 1e-6
 """The least variance of the noise, of standardised numbers."""
 
 
@@ -106,5 +106,5 @@ def fit_masked_base(x: Float[np.ndarray, "rows seen"], u: Float[np.ndarray, "row
     noise = residual.T @ residual / np.maximum(both, 1)
     noise[np.diag_indices(features)] = np.where(both.diagonal() > 0, noise.diagonal(), 1.0)
     values, vectors = np.linalg.eigh(noise)
-    noise = (vectors * np.maximum(values, FLOOR + 1e-6 * values[-1])) @ vectors.T
+    noise = (vectors * np.maximum(values, LEAST_NOISE + 1e-6 * values[-1])) @ vectors.T
     return MaskedBase(*(jnp.asarray(part, jnp.float32) for part in (slope, offset, noise)))

@@ -73,8 +73,8 @@ class Simulations(_Fields):
     """Simulated training cases: what `sf.simulate` returns, `sf.Store` holds and `sf.fit` takes.
 
     Make them yourself of parameters and observations that you have already: `sf.Simulations(prior, theta, x)`. They are checked
-    like simulations made here: what is not finite is left out and counted, and θ that do not look like draws from the prior
-    are said.
+    like simulations made here: what is not finite is left out and counted, and a warning says so if θ do not look like
+    draws from the prior.
 
     Args:
         prior: The `sf.Prior` that θ were drawn from.

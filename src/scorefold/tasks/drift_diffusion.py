@@ -43,7 +43,7 @@ from scorefold.types import Float, Key, Observation, Scalar, Theta
 
 VERSION = 1
 """Of the task's posterior; stored draws of another version are not used."""
-NAMES = ("v", "a", "w", "t0")
+PARAMETERS = ("v", "a", "w", "t0")
 LOW, HIGH = np.array([-4, 0.5, 0.3, 0.1]), np.array([4, 2.5, 0.7, 0.6])
 """The prior's box."""
 LONGER_CHAINS = 3
@@ -173,7 +173,7 @@ def task() -> Task:
     """The task of a choice between two (drift diffusion): four parameters, and a likelihood that is zero before the
     non-decision time. The reference is drawn by NUTS.
     """
-    ends = zip(NAMES, LOW, HIGH, strict=True)
+    ends = zip(PARAMETERS, LOW, HIGH, strict=True)
     return Task(
         name="drift_diffusion",
         title="Drift diffusion, 4-D",

@@ -30,7 +30,7 @@ from scorefold.tasks.mixture import ENUMERATED, SCALES, SWEEPS, log_likelihood, 
 from scorefold.tasks.task import Task, checked, stream
 from scorefold.types import Float
 
-EDGE = 10.0
+PRIOR_EDGE = 10.0
 """Of the prior."""
 PAIRS_AT_ONCE = 2**22
 """Draws × observations held in memory together."""
@@ -101,12 +101,12 @@ def conditional(x: Observations, inverse: Float[np.ndarray, "rows obs"]) -> tupl
 def draw_in_box(mean: Rows, precision: Rows, rng: np.random.Generator) -> Rows:
     """Draw from normal distributions cut to the box, one for each entry of mean and precision, by inversion."""
     inside = cut_normal.quantile(*_ends(mean, precision), rng.uniform(size=mean.shape))
-    return np.clip(mean + inside / np.sqrt(precision), -EDGE, EDGE)
+    return np.clip(mean + inside / np.sqrt(precision), -PRIOR_EDGE, PRIOR_EDGE)
 
 
 def _ends(mean: Rows, precision: Rows) -> tuple[Rows, Rows]:
     """The box's ends, in sd from the mean."""
-    return (-EDGE - mean) * np.sqrt(precision), (EDGE - mean) * np.sqrt(precision)
+    return (-PRIOR_EDGE - mean) * np.sqrt(precision), (PRIOR_EDGE - mean) * np.sqrt(precision)
 
 
 def task() -> Task:
@@ -118,7 +118,7 @@ def task() -> Task:
         name="mixture_uniform",
         title="Mixture of Gaussians with a flat prior, 10-D",
         description="The common mean of a wide and a narrow 10-D Gaussian, anywhere in a wide box.",
-        prior=Prior({f"theta_{i}": stats.uniform(-EDGE, 2 * EDGE) for i in range(1, DIM + 1)}),
+        prior=Prior({f"theta_{i}": stats.uniform(-PRIOR_EDGE, 2 * PRIOR_EDGE) for i in range(1, DIM + 1)}),
         simulator=Batched(jax.vmap(simulate_one)),
         log_likelihood=log_likelihood,
         reference=reference,

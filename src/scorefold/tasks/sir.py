@@ -49,7 +49,7 @@ LOG_MEDIAN, LOG_SD = np.log([0.4, 0.125]), np.array([0.5, 0.2])
 LARGEST_U = 8.0
 """Prior sds from the median to the envelope's end; 10⁻¹⁵ of the prior lies beyond."""
 FIRST_CELLS = 64
-ROUNDING = 1e-7
+SOLVER_ERROR = 1e-7
 """More than the solver's error in I, added to its bounds."""
 AT_ONCE = (256, 2048)
 """Parameters solved together for the reference, few or many: every size is a compilation."""
@@ -161,8 +161,8 @@ def infected_range(low: Pair, high: Pair) -> tuple[Shares, Shares]:
     peak = 1 - gamma_1 * z_peak - s_0 * np.exp(-beta_2 * z_peak)
     least = (severe[:, 1] + gamma_1 * t - START[1]) * beta_1 / beta_2 + START[1] - gamma_2 * t
     most = (mild[:, 1] + gamma_2 * t - START[1]) * beta_2 / beta_1 + START[1] - gamma_1 * t
-    least = np.maximum(np.minimum(*at_ends), np.exp(least)) - ROUNDING
-    most = np.minimum(peak, np.exp(np.minimum(most, 0))) + ROUNDING
+    least = np.maximum(np.minimum(*at_ends), np.exp(least)) - SOLVER_ERROR
+    most = np.minimum(peak, np.exp(np.minimum(most, 0))) + SOLVER_ERROR
     return np.clip(least, 0, 1), np.clip(most, 0, 1)
 
 

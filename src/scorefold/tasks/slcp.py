@@ -35,7 +35,7 @@ from scorefold.tasks.task import Task, checked, stream
 from scorefold.types import Array, Float, Key, Observation, Scalar, Theta
 
 DIM, POINTS = 5, 4
-EDGE = 3.0
+PRIOR_EDGE = 3.0
 """Of the prior."""
 FEWEST_PROPOSALS, MOST_PROPOSALS = 2**12, 2**18
 """At once."""
@@ -116,8 +116,8 @@ def propose(
     # sinh θ_5 = ρ / √(1-ρ²), which is C_12 / √|C|.
     theta_5 = np.arcsinh(np.sum(R[:, 0] * R[:, 1], axis=1) / (root[0, 0] * root[1, 1] / (p * r)))
     theta = np.column_stack([m, np.sqrt(s), theta_5])
-    inside = (np.abs(theta) < EDGE).all(1)
-    return theta[inside & (rng.uniform(size=count) < 1 / np.sqrt(np.cosh(np.clip(theta_5, -EDGE, EDGE))))]
+    inside = (np.abs(theta) < PRIOR_EDGE).all(1)
+    return theta[inside & (rng.uniform(size=count) < 1 / np.sqrt(np.cosh(np.clip(theta_5, -PRIOR_EDGE, PRIOR_EDGE))))]
 
 
 def task() -> Task:
@@ -129,7 +129,7 @@ def task() -> Task:
         name="slcp",
         title="Four points in the plane, 5-D (SLCP)",
         description="Mean, spread and correlation of four points in the plane. The posterior has four equal modes.",
-        prior=Prior({f"theta_{i}": stats.uniform(-EDGE, 2 * EDGE) for i in range(1, DIM + 1)}),
+        prior=Prior({f"theta_{i}": stats.uniform(-PRIOR_EDGE, 2 * PRIOR_EDGE) for i in range(1, DIM + 1)}),
         simulator=Batched(jax.vmap(simulate_one)),
         log_likelihood=log_likelihood,
         reference=reference,

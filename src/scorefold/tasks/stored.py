@@ -36,7 +36,7 @@ SHIPPED_SEED = 0
 BENCHMARK_SEEDS = range(1_000, 1_030)
 """Of `task.observe`: training r = 0 … 4 and parameter draw p = 0 … 5 have the seed 1,000 + 6 r + p."""
 BENCHMARK_SIZES = (1, 8, 14, 22, 30)
-SAME = 1e-5
+SAME_OBSERVATIONS = 1e-5
 """Relative difference of observations that other hardware may round otherwise; the posterior does not feel it."""
 
 DIAGNOSTICS = ("r_hat", "ess", "divergences")
@@ -81,7 +81,7 @@ def shipped(name: str, version: int, x: np.ndarray) -> Float[np.ndarray, "draws 
         return None
     if x.shape[1:] != stored["x"].shape[2:]:
         return None
-    same = np.isclose(stored["x"][:, : len(x)], x, rtol=SAME, atol=0).all(axis=(1, 2))
+    same = np.isclose(stored["x"][:, : len(x)], x, rtol=SAME_OBSERVATIONS, atol=0).all(axis=(1, 2))
     if not same.any():
         return None
     return stored["draws"][np.argmax(same), list(stored["n"]).index(len(x))].astype(np.float64)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from scorefold.types import Array, Callable, Cloud, Count, Float, Key, Scalar, Theta
 
 MEMBERS = 256
-STEPS = 4
+MOVES = 4
 """Metropolis steps at each τ."""
 EFFECTIVE_SHARE = 0.5
 """The effective size of the weights, as a share of the cloud."""
@@ -45,7 +45,7 @@ def cloud(log_likelihood: Callable[[Theta], Scalar], dim: int, key: Key) -> Clou
         chosen = jax.random.categorical(key_resample, rise * _finite(state.log_likelihood), shape=(MEMBERS,))
         root = jnp.linalg.cholesky(jnp.cov(state.u[chosen].T).reshape(dim, dim) + 1e-12 * jnp.eye(dim))
         risen = State(state.tau + rise, state.u[chosen], state.log_likelihood[chosen], key)
-        return jax.lax.fori_loop(0, STEPS, lambda i, s: _move(evaluate, s, root, jax.random.fold_in(key_move, i)), risen)
+        return jax.lax.fori_loop(0, MOVES, lambda i, s: _move(evaluate, s, root, jax.random.fold_in(key_move, i)), risen)
 
     return jax.lax.while_loop(lambda state: state.tau < 1, warmer, start).u
 

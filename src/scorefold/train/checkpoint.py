@@ -34,7 +34,6 @@ FORMAT = model.Format("scorefold checkpoint", 1, {})
 NAME = re.compile(r"round-(\d{6})")
 LEFT_OVER = re.compile(r"\.round-\d{6}\.[0-9a-f]{16}\.(part|old)")
 ROUNDS_KEPT = 2
-LARGEST_ROUND = 999_999
 
 
 class State(NamedTuple):

@@ -129,7 +129,7 @@ def test_nothing_is_eaten_from_the_help():
     """Brackets would be read as markup."""
     for command in ("sample", "evidence"):
         text = " ".join(call(command, "--help").output.replace("│", " ").split())
-        assert "A TOML file with another prior to" in text
+        assert "A TOML file with another prior of the same parameters." in text
 
 
 def test_where_draws_cannot_go_is_refused_before_they_are_made(tmp_path):

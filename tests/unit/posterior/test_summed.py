@@ -149,7 +149,7 @@ def test_the_chains_of_many_data_sets_move_side_by_side(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::scorefold.errors.UntrustworthyDraws")  # few draws
-@pytest.mark.parametrize("sampler", shortly(module.SAMPLERS, "vi"))
+@pytest.mark.parametrize("sampler", shortly(module.SAMPLERS_OF_SUMS, "vi"))
 def test_on_cores_many_data_sets_come_one_after_the_other(sampler):
     x = np.stack([observed(2), observed(2) + 1])
     p = summed(Exact(), sampler=sampler)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from scorefold import tasks
 from scorefold.errors import ScorefoldError
-from scorefold.sample.summits import LADDER, POINTS, Mixture, summits
+from scorefold.sample.summits import CLIMBERS, LADDER, Mixture, summits
 from scorefold.sample.tempered import Clouds, clouds_for, largest_rise, log_around, systematic, tempered_draws
 from scorefold.tasks import slcp
 
@@ -29,7 +29,7 @@ def gaussian(u, data):
 
 def four_points(u, x):
     def one(u):
-        theta = slcp.EDGE * (2 * jax.scipy.special.ndtr(u) - 1)
+        theta = slcp.PRIOR_EDGE * (2 * jax.scipy.special.ndtr(u) - 1)
         return jnp.sum(jax.vmap(lambda x: slcp.log_likelihood(theta, x))(x))
 
     return jax.vmap(jax.value_and_grad(one))(u)
@@ -122,7 +122,7 @@ def test_climbers_end_at_the_top_and_know_its_width():
     variance = 1 / (1 + 1 / np.array([0.02, 0.5]) ** 2)
     top = np.array([0.3, -0.7]) * (1 - variance)
     own = slice(1, 1 + (len(mixture.centres) - 1) // len(LADDER))
-    np.testing.assert_allclose(mixture.centres[own], np.broadcast_to(top, (POINTS, 2)), atol=2e-3)
+    np.testing.assert_allclose(mixture.centres[own], np.broadcast_to(top, (CLIMBERS, 2)), atol=2e-3)
     wide = np.einsum("kij,klj->kil", mixture.roots[own], mixture.roots[own])
     np.testing.assert_allclose(np.median(wide[:, [0, 1], [0, 1]], axis=0), (1 + 2**-0.5) * variance, rtol=0.3)
 

@@ -34,7 +34,7 @@ FOLDED_LINES = 10
 """From so many methods on, the times do."""
 
 
-def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title: str = "Benchmark") -> str:
+def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
     """The page of a benchmark folder."""
     if not records:
         raise ScorefoldError("expected records to report; got none. Run `scorefold bench run --out DIR` first.")
@@ -56,7 +56,7 @@ def bench_page(records: Sequence[Record], runs: Sequence[dict[str, Any]], title:
         "</section>",
         _times(records),
     ]
-    return whole(title, body, {"kind": "bench", **_payload(records)})
+    return whole("Benchmark", body, {"kind": "bench", **_payload(records)})
 
 
 def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
@@ -67,7 +67,7 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
         ("Cells", f"{len(records):,}"),
         ("Trainings", f"{len(trainings):,}"),
         ("Tasks", ", ".join(tasks)),
-        ("Methods", ", ".join(_named(records))),
+        ("Methods", ", ".join(_method_names(records))),
         ("Settings", ", ".join(values(records, "setting"))),
         ("Budgets", ", ".join(f"{b:,}" for b in values(records, "budget"))),
         ("Observations", ", ".join(map(str, values(records, "n")))),
@@ -93,7 +93,7 @@ def _intro(records: Sequence[Record], runs: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _named(records: Sequence[Record]) -> list[str]:
+def _method_names(records: Sequence[Record]) -> list[str]:
     """The methods, with the set sizes where there are several."""
     named = []
     for method in values(records, "method"):

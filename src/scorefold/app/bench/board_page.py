@@ -28,13 +28,13 @@ C2ST_AXIS = Axis("C2ST", (0.5, 0.6, 0.7, 0.8, 0.9, 1.0), (0.48, 1.015))
 TABLES = ("c2st", "sliced_wasserstein", "mmd2")
 
 
-def board_page(every: Sequence[Record], title: str = "Many observations") -> str:
+def board_page(every: Sequence[Record]) -> str:
     """The page of the board, from the records of one folder or several."""
     records = comparable(every)
     looks, tasks = looks_of(records), values(records, "task")
     few = len(tasks) <= UNFOLDED_TASKS
     return whole(
-        title,
+        "Many observations",
         [
             _lead(records, len(every) - len(records)),
             _at_what_cost(records, looks),

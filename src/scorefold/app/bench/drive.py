@@ -41,7 +41,7 @@ def drive(
     An executor is named, or a function from groups of cells to what becomes of them.
     """
     out.mkdir(parents=True, exist_ok=True)
-    run = _named(executor) if isinstance(executor, str) else executor
+    run = _executor_named(executor) if isinstance(executor, str) else executor
     with appending(out / RECORDS) as append:
         groups = grouped(missing(cells, out))
         with appending(out / RUNS) as note:
@@ -63,7 +63,7 @@ def drive(
     return left
 
 
-def _named(executor: str) -> Callable[[Groups], Stream]:
+def _executor_named(executor: str) -> Callable[[Groups], Stream]:
     kind, argument = parse_executor(executor)
     return lambda groups: _EXECUTORS[kind](groups, argument)
 

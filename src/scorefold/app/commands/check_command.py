@@ -15,12 +15,12 @@ def check(
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
+        Path | None, typer.Option(help="A TOML file: its simulator, which is Python code, is run instead.")
     ] = None,
     sims: Annotated[int, counted(50, "Simulator calls; 100 for each observation tell a shift to 0.1 posterior sd.")] = 300,
     seed: Annotated[int, counted(0, "Seed of draws and simulations.")] = 0,
     inputs: Annotated[
-        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+        Path | None, typer.Option(help="Known inputs, one row for each observation, if OBSERVATIONS has no columns of them.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for a page and check.json.")] = None,
     save: Annotated[Path | None, typer.Option(help="Keep the corrected model in this new folder, for sf.load.")] = None,

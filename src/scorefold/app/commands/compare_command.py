@@ -18,7 +18,7 @@ def compare(
     ],
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead.")
+        Path | None, typer.Option(help="A TOML file: its simulator, which is Python code, is run instead.")
     ] = None,
     n: Annotated[int, counted(1, "Observations in every data set.", "--n")] = 30,
     sims: Annotated[int, counted(20, "Data sets to simulate; four times as many halve the errors.")] = 100,

@@ -18,9 +18,9 @@ def diagnose(
     model: Annotated[Path | None, typer.Argument(help="A saved posterior. Without it, one is trained for the task.")] = None,
     task: Annotated[str, typer.Option(help="Whose simulator to use; see `scorefold tasks`.")] = "gaussian",
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file whose simulator, which is Python code, to run instead, with MODEL.")
+        Path | None, typer.Option(help="A TOML file: its simulator, which is Python code, is run instead. Needs a MODEL.")
     ] = None,
-    method: Annotated[str, typer.Option(help="What to train, when there is no MODEL.")] = "f-npse",
+    method: Annotated[str, typer.Option(help="What to train where no MODEL is given.")] = "f-npse",
     budget: Annotated[int, counted(100, "Simulator calls for training.")] = 10_000,
     n: Annotated[int, counted(1, "Observations in every data set.", "--n")] = 30,
     sims: Annotated[int, counted(20, "Data sets to simulate; 40 or more if you have observations.")] = 300,
@@ -29,7 +29,7 @@ def diagnose(
         Path | None, typer.Option(help="Also check your own data set: a .npy or .csv file of n observations.")
     ] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="Their known inputs, a row to each, if they are not columns of --observations.")
+        Path | None, typer.Option(help="Their known inputs, one row for each, if --observations has no columns of them.")
     ] = None,
     observe: Annotated[int | None, counted(0, "Also check one data set of the task, simulated with this seed.")] = None,
     seed: Annotated[int, counted(0, "Seed of training, data sets and draws.")] = 0,

@@ -62,13 +62,15 @@ def sample(
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     draws: Annotated[int, counted(1, "Posterior draws.")] = 1_000,
     seed: Annotated[int, counted(0, "Seed of the draws.")] = 0,
-    rule: Annotated[str | None, typer.Option(help="How sets are composed.")] = None,
-    sampler: Annotated[str | None, typer.Option(help="How draws are made.")] = None,
+    rule: Annotated[str | None, typer.Option(help="How sets are composed: a name, as for `scorefold infer`.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="How draws are made: a name, as for `scorefold infer`.")] = None,
     set_size: Annotated[str | None, typer.Option(help="Observations in a set: a number, or auto.")] = None,
-    prior: Annotated[Path | None, typer.Option(help="A TOML file with another prior to draw under.")] = None,
-    given: Annotated[list[str] | None, typer.Option(help="A parameter's value, as a=1.0: draws of the others.")] = None,
+    prior: Annotated[Path | None, typer.Option(help="A TOML file with another prior of the same parameters.")] = None,
+    given: Annotated[
+        list[str] | None, typer.Option(help="Fix a parameter, as in a=1.0, and draw the others. Several times for several.")
+    ] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+        Path | None, typer.Option(help="Known inputs, one row for each observation, if OBSERVATIONS has no columns of them.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the draws go: .npz, .csv, or .nc for ArviZ.")] = Path("draws.npz"),
 ) -> None:
@@ -108,12 +110,12 @@ def evidence(
     model: Annotated[Path, typer.Argument(help="A model that `scorefold fit` or `posterior.save` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     seed: Annotated[int, counted(0, "Seed of the draws.")] = 0,
-    prior: Annotated[Path | None, typer.Option(help="A TOML file with another prior to have the evidence under.")] = None,
+    prior: Annotated[Path | None, typer.Option(help="A TOML file with another prior of the same parameters.")] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+        Path | None, typer.Option(help="Known inputs, one row for each observation, if OBSERVATIONS has no columns of them.")
     ] = None,
 ) -> None:
-    """Tell how probable the observations are under the model: log p(x_1 … x_n) by nle, and what of it others can know."""
+    """Tell how probable the observations are under the model: log p(x_1 … x_n) by nle, and a part of it by other methods."""
     from scorefold.app import config
     from scorefold.methods.load import load
     from scorefold.posterior.evidence import evidence as find

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def refine(
-    model: Annotated[Path, typer.Argument(help="A model of f-npse or pf-npse that `scorefold fit` or `posterior.save` wrote.")],
+    model: Annotated[Path, typer.Argument(help="A model of nle, f-npse or pf-npse that `scorefold fit` wrote.")],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     config: Annotated[Path, typer.Option(help="The TOML file whose simulator it was trained on.")],
     out: Annotated[Path, typer.Option(help="Folder for the refined model.")],
@@ -24,7 +24,7 @@ def refine(
     rounds: Annotated[int, counted(1, "Rounds at most, the last one included.")] = 6,
     seed: Annotated[int, counted(0, "Seed of simulations, training and draws.")] = 0,
     inputs: Annotated[
-        Path | None, typer.Option(help="Known inputs, a row to an observation, if they are not columns of OBSERVATIONS.")
+        Path | None, typer.Option(help="Known inputs, one row for each observation, if OBSERVATIONS has no columns of them.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model that is there.")] = False,
 ) -> None:
