@@ -10,7 +10,9 @@ and n observations composed miss the score by (n/m) b₀. With A the draws' cova
 
     T2 = A (n/m) b₀ / (1 + B)          (per parameter C (n/m) b₀, C = Cov(θ, u)), signed, with a standard error of about √(n/K),
 
-B the line's slope along the parameter, which is what the score is too flat by.
+B the line's slope along the parameter, which is what the score is too flat by. What simulations cannot show is how far off the
+scores of these very observations are beyond the mean over all that could be; as far as the members of a likelihood differ in it
+(`of_observations` in `pair_moments.py`), it joins the standard error.
 
 Their widths follow from the residuals of the same line, and `LocalMean` takes both errors away as far as the simulations can
 tell (`pair_moments.py`). Besides, observed and simulated observations are compared: mean rank, and mean distance from the
@@ -66,6 +68,9 @@ class Checkable(Protocol):
     def checked_size(self, n: int) -> int:
         """Observations in a set."""
 
+    def unseen(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The covariance (dim, dim) of the composed score's error that comes from these observations, as members show it."""
+
     @property
     def lowest_noise(self) -> float:
         """1 - γ of the level that draws come from; 0 without noise."""
@@ -105,7 +110,7 @@ class Check:
     shift: Float[np.ndarray, " dim"]
     """T2: the draws' means less the right ones, in posterior sd."""
     shift_error: Float[np.ndarray, " dim"]
-    """Its standard error."""
+    """Its standard error, with what members say of these very observations."""
     log_width: Float[np.ndarray, " dim"]
     """Log ratio of the draws' sds to the right ones."""
     log_width_error: Float[np.ndarray, " dim"]
@@ -253,9 +258,10 @@ def run_check(
     pairs = _simulated_pairs(posterior, u, size, how, rng)
     with single_precision(), step("comparing", how.progress):
         found = moments(posterior.at_pairs(seen(pairs.x), pairs.u), pairs.u - u.mean(axis=0), n / size)
+        error = found.error + posterior.unseen(seen(x), u)
     around = Around.draws(u, posterior.prior.from_normal(u))
     steeper = np.maximum(1 + 2 * around.log_width(sure(found)), LEAST_PRECISION)
-    shift_error = np.sqrt(np.diag(around.cross @ found.error @ around.cross.T)) / around.sd / steeper
+    shift_error = np.sqrt(np.diag(around.cross @ error @ around.cross.T)) / around.sd / steeper
     log_width, width_error = widths(found, around)
     return Check(
         names=posterior.prior.names,
@@ -267,7 +273,7 @@ def run_check(
         log_width=log_width,
         log_width_error=width_error,
         p_value=_misfit(_outcomes(x, how), _outcomes(pairs.x[:, 0], how), rng),
-        correction=correction(found, u, n, posterior.lowest_noise, width_error),
+        correction=correction(found, u, n, posterior.lowest_noise, (error, width_error)),
         prior=posterior.prior,
         shape=posterior.shape,
     )

@@ -190,6 +190,10 @@ class ComposedPosterior(Posterior):
         score, jacobian = all_pairs(self.scores, x, jax.tree.map(lambda v: v[0], self.levels()), u)
         return Pairs(score, jacobian)
 
+    def unseen(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """It is not known set by set."""
+        return np.zeros((u.shape[1], u.shape[1]))
+
     @property
     def lowest_noise(self) -> float:
         """1 - γ of the level that draws come from."""

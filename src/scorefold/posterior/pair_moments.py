@@ -90,7 +90,19 @@ def moments(pairs: Pairs, off: np.ndarray, times: float) -> Moments:
     )  # fmt: skip
 
 
-def correction(found: Moments, u: np.ndarray, n: int, noise: float, width_error: np.ndarray) -> LocalMean:
+def of_observations(scores: Float[np.ndarray, "members obs dim"]) -> Float[np.ndarray, "dim dim"]:
+    """The covariance of what members' scores of n observations leave open that no simulation of others can show.
+
+    With d_ij what member i says of observation j, less the mean over members, the mean of d_ij over all observations that could
+    be is what simulations tell. What is left of Σ_j d_ij for those that are has the covariance n Cov_j(d_i).
+    """
+    members, n, _ = scores.shape
+    off = scores - scores.mean(axis=0)
+    off = off - off.mean(axis=1, keepdims=True)
+    return np.einsum("ijd,ije->de", off, off) * n / (n - 1) / (members - 1)
+
+
+def correction(found: Moments, u: np.ndarray, n: int, noise: float, errors: tuple[np.ndarray, np.ndarray]) -> LocalMean:
     """What is to be taken away from the score of one observation, around some draws, as far as the simulations can tell.
 
     Args:
@@ -98,7 +110,7 @@ def correction(found: Moments, u: np.ndarray, n: int, noise: float, width_error:
         u: (draws, dim), the draws that were checked.
         n: How many observations they are given.
         noise: 1 - γ of the level that they come from.
-        width_error: The standard errors of their widths.
+        errors: The covariance of the error of the composed score that is left, and the standard errors of their widths.
 
     Returns:
         A `LocalMean`, which a corrected posterior carries.
@@ -122,8 +134,8 @@ def correction(found: Moments, u: np.ndarray, n: int, noise: float, width_error:
         offset=offset / n,
         slope=slope / n,
         weight=inverse @ weight @ root,
-        error=found.error / n**2,
-        width_error=width_error,
+        error=errors[0] / n**2,
+        width_error=errors[1],
         noise=noise,
         spread=float(values.mean()),
     )

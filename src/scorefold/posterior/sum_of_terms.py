@@ -140,6 +140,18 @@ def values_by_member(terms: MeanTerms, x: Float[Array, "obs x"], times: Array, u
 
 
 @eqx.filter_jit
+def scores_of_members(terms: MeanTerms, x: Float[Array, "obs x"], u: Theta) -> Float[Array, "members obs dim"]:
+    """∇_u of every member's term of each observation, at one u."""
+
+    def one(x: Array) -> Array:
+        prepared = terms.prepare(x)
+        return jax.jacrev(lambda u: terms.by_member(u, prepared))(u)
+
+    with jax.default_matmul_precision("highest"):
+        return jnp.moveaxis(jax.lax.map(one, x, batch_size=GRADIENTS_TOGETHER), 0, 1)
+
+
+@eqx.filter_jit
 def paired_scores(terms: Terms, x: Float[Array, "pairs x"], u: Cloud) -> Cloud:
     """∇_u log p(x|u) for each pair, a few at a time."""
 

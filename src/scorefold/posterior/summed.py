@@ -31,7 +31,7 @@ from scorefold.posterior.how_long import Effort
 from scorefold.posterior.made import Made
 from scorefold.posterior.many import draw_one_by_one
 from scorefold.posterior.member_evidence import ByMember, of_terms
-from scorefold.posterior.pair_moments import Pairs, left_over
+from scorefold.posterior.pair_moments import Pairs, left_over, of_observations
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.reach import Reach
 from scorefold.posterior.saved import About
@@ -279,6 +279,13 @@ class SummedPosterior(Posterior):
         """The gradients (pairs, dim) of the terms of observations x (pairs, features), each at its own u."""
         found = sums.paired_scores(self.added, jnp.asarray(x, jnp.float32), jnp.asarray(u, jnp.float32))
         return np.asarray(found, np.float64)
+
+    def unseen(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """How far the members' scores of the observations differ, but for what is the same for all observations."""
+        if not isinstance(self.added, MeanTerms) or self.method.training.members < 2 or len(x) < 2:
+            return np.zeros((u.shape[1], u.shape[1]))
+        centre = jnp.asarray(u.mean(axis=0), jnp.float32)
+        return of_observations(np.asarray(sums.scores_of_members(self.added, sums.padded(x), centre), np.float64)[:, : len(x)])
 
     @property
     def lowest_noise(self) -> float:

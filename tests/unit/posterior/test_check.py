@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from linear_posterior import NOISE, exact, linear_posterior, simulator, spoiled
@@ -9,9 +10,10 @@ from untrained import untrained
 
 import scorefold as sf
 from scorefold.errors import ScorefoldError
+from scorefold.posterior import sum_of_terms
 from scorefold.posterior.check import Simulating, run_check
 from scorefold.posterior.draws import Drawn
-from scorefold.posterior.pair_moments import SLOPE_BOUNDS, Pairs, _stable, moments
+from scorefold.posterior.pair_moments import SLOPE_BOUNDS, Pairs, _stable, moments, of_observations
 from scorefold.posterior.trust import BAD, GOOD
 from scorefold.score.local_mean import LocalMean
 
@@ -39,6 +41,9 @@ class Scores:
     def checked_size(self, n):
         return 1
 
+    def unseen(self, x, u):
+        return np.zeros((2, 2))
+
     def at_pairs(self, x, u):
         score = self.factor * (x[:, 0] - u) / NOISE**2 + self.offset + self.slope * u
         jacobian = np.diag(-self.factor / NOISE**2 + self.slope)
@@ -64,6 +69,45 @@ def test_known_errors_are_found_within_their_standard_errors(scores):
     assert np.abs(found.shift - (mean - true_mean) / sd).max() < 5.5 * np.hypot(found.shift_error, 0.04).max() + 0.1
     assert np.abs(found.log_width - np.log(sd / true_sd)).max() < 5.5 * found.log_width_error.max() + 0.05
     assert found.shift_error == pytest.approx(np.sqrt(N / 20_000) * np.ones(2), rel=0.3)
+
+
+class Doubtful(Scores):
+    """Its members differ in the score of these observations."""
+
+    def unseen(self, x, u):
+        assert x.shape == (N, 2)
+        return np.diag([0.0, (0.4 / u[:, 1].std()) ** 2])
+
+
+@pytest.mark.false_failure(1e-9)
+def test_what_members_say_of_these_observations_joins_the_standard_error():
+    mean, sd = exact(X)
+    u = mean + sd * np.random.default_rng(0).standard_normal((1_000, 2))
+    how = Simulating(simulator, 20_000, 0, None, False)
+    plain, found = run_check(Scores(), X, u, how), run_check(Doubtful(), X, u, how)
+    assert found.shift_error[0] == pytest.approx(plain.shift_error[0], rel=0.1)
+    assert found.shift_error[1] == pytest.approx(np.hypot(plain.shift_error[1], 0.4), rel=0.1)
+    assert np.array_equal(found.shift, plain.shift)
+    assert np.allclose(found.correction.offset, plain.correction.offset)
+    assert found.correction.error[1, 1] > 10 * plain.correction.error[1, 1]
+
+
+@pytest.mark.false_failure(1e-9)
+def test_what_is_the_same_for_all_observations_simulations_can_tell():
+    rng = np.random.default_rng(0)
+    bias, own = rng.normal(size=(4, 1, 2)), 0.3 * rng.normal(size=(4, 5_000, 2))
+    assert np.allclose(of_observations(bias + np.zeros((4, 50, 2))), 0)
+    assert np.allclose(of_observations(bias + own), 5_000 * 0.3**2 * np.eye(2), rtol=0.1, atol=30)
+
+
+def test_scores_of_members_are_the_gradients_of_their_terms():
+    posterior = untrained("nle")
+    x, u = jnp.ones((16, 2)) * jnp.arange(16)[:, None] / 10, jnp.array([0.2, -0.1])
+    scores = sum_of_terms.scores_of_members(posterior.terms, x, u)
+    mean = sum_of_terms.paired_scores(posterior.terms, x, jnp.tile(u, (16, 1)))
+    assert scores.shape == (2, 16, 2)
+    assert np.allclose(scores.mean(axis=0), mean, rtol=1e-4, atol=1e-4)
+    assert posterior.unseen(np.asarray(x), np.asarray(u)[None]).shape == (2, 2)
 
 
 class InAPlane(Scores):
