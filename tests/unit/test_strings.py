@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from rich.console import Console
 from scipy import stats
 
@@ -85,6 +86,20 @@ def test_figures_draw_them(tmp_path):
         save(contraction(THETA, THETA, NAMES), tmp_path / "contraction.png")
 
 
+def test_letters_that_the_font_lacks_are_written_so_that_names_differ():
+    """Matplotlib draws the same empty box for each, and warns of every one of them in words of its own."""
+    names = ("速度 [km/h]", "密度 [km/h]")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        figure = corner(THETA[:, :2], names)
+        figure.canvas.draw()
+    assert [figure.axes[i].get_xlabel() for i in (1, 2)] == [r"\u901f\u5ea6 [km/h]", r"\u5bc6\u5ea6 [km/h]"]
+    assert {one.category for one in said} == {ScorefoldWarning}
+    assert r"lacks 度 速, written there as \u5ea6 \u901f" in str(said[0].message)
+    with rc_context({"font.family": ["no such font", "DejaVu Sans"]}):
+        assert plain_text("Βήτα, скорость") == "Βήτα, скорость"
+
+
 def test_mathematics_is_kept_and_other_dollars_are_dollars():
     assert plain_text("$\\beta$") == "$\\beta$"
     assert plain_text("$broken") == r"\$broken"
@@ -145,7 +160,7 @@ def test_a_failing_simulator_s_parameters_are_in_a_line(walk):
 
 def test_whole_pages_show_them(walk, tmp_path):
     (posterior, wide), simulator = walk
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the font of figures has no Chinese letters
+    with warnings.catch_warnings(action="ignore", category=ScorefoldWarning):  # the font of figures has no Chinese letters
         sf.diagnose(posterior, simulator, 1, 45, 20).write(tmp_path / "diagnosis", {"simulator": HARD[1]})
         sf.compare([posterior, wide], simulator, 1, 30, 20, names=HARD[:2]).write(tmp_path / "comparison", {})
     for name in ("diagnosis", "comparison"):

@@ -23,7 +23,8 @@ from scorefold.progress import say
 from scorefold.simulation import screening as health
 from scorefold.simulation.holes import filled
 from scorefold.simulation.likeness import look
-from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.simulation.pieces import pieces
+from scorefold.simulation.simulations import Simulations
 from scorefold.train import training_set
 from scorefold.train.checkpoint import Checkpoint, Stopped
 from scorefold.types import single_precision

@@ -13,6 +13,7 @@ from matplotlib.mathtext import MathTextParser
 from scorefold.disk import durable
 from scorefold.disk.trouble import told
 from scorefold.errors import ScorefoldError
+from scorefold.report.letters import drawn
 from scorefold.report.palette import FRAME, GRID, INK, ORANGE
 from scorefold.shown import one_line
 
@@ -47,11 +48,12 @@ def plain(axes: Axes, title: str = "", ticks: float = 9.0) -> None:
 def plain_text(name: object) -> str:
     """A name as a figure shows it, in one line: mathematics between dollars where it is some, and otherwise letter by letter.
 
-    A legend leaves out what begins with an underscore, so a space goes before it.
+    A legend leaves out what begins with an underscore, so a space goes before it. Letters that the font lacks are written as
+    Python writes them (`letters.py`).
     """
     text = one_line(name)
-    if "$" in text and not _is_mathematics(text):
-        text = text.replace("$", r"\$")
+    if "$" not in text or not _is_mathematics(text):
+        text = drawn(text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 

@@ -21,6 +21,7 @@ from scorefold.shown import listed
 from scorefold.simulation import columns
 from scorefold.simulation.inputs import inputs_from, table_of
 from scorefold.simulation.outcome import LARGEST_X, rounded
+from scorefold.simulation.pieces import pieces
 from scorefold.simulation.ragged import is_ragged, longest, padded, unmasked
 from scorefold.simulation.wrapped import refuse_arrays
 
@@ -90,7 +91,7 @@ def given(prior: Prior, theta: Any, raw: Raw) -> Given:
     read = [_observations(one, wanted) for one in parts]
     if len({array.shape[1:] for array, _ in read}) > 1:
         raise ScorefoldError(f"expected observations of one shape; got {listed([array.shape[1:] for array, _ in read])}")
-    together = np.concatenate([array for array, _ in read]) if read else np.zeros(0)
+    together = read[0][0] if len(read) == 1 else np.concatenate([array for array, _ in read]) if read else np.zeros(0)
     lengths = np.array([len(array) for array, _ in read]) if sets else np.ones(len(together), int)
     if len(lengths) != len(theta):
         raise ScorefoldError(
@@ -187,7 +188,8 @@ def _observations(x: Any, names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str
     """(count, *shape), and the names of a table's columns."""
     if columns.is_table(x):
         return columns.numbers("x", x, names)
-    array = settings.numbers("x", x)
+    plain = isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray) and x.dtype.kind in "biuf"
+    array = x if plain else settings.numbers("x", x)  # images are not made twice as large
     if array.ndim == 0:
         raise ScorefoldError("expected x with an observation (or, with sets=True, a set of them) for each row of theta")
     return array, ()
@@ -202,12 +204,7 @@ def _put_together(
     missing: bool,
 ) -> Given:
     """Sets without what failed, and without cases of which nothing is left."""
-    holes = np.isnan(observations) if missing else np.zeros(observations.shape, bool)
-    width = int(np.prod(holes.shape[1:]))
-    outcomes = holes.reshape(len(holes), width)[:, : width - len(input_names)]
-    holes &= ~outcomes.all(axis=1).reshape(-1, *[1] * (holes.ndim - 1))  # of nothing, it has failed
-    single, good = rounded(np.where(holes, 0.0, observations))
-    single[holes] = np.nan
+    single, good = _in_single_precision(observations, len(input_names), missing)
     calls, failed = len(good), int((~good).sum())
     if failed > MOST_LEFT_OUT * calls:
         raise ScorefoldError(
@@ -221,9 +218,37 @@ def _put_together(
             ScorefoldWarning,
             stacklevel=4,
         )
-    single, case = single[good], case[good]
+    single, case = _closed_ranks(single, good), case[good]
     sizes = np.bincount(case, minlength=len(theta))
     some = sizes > 0
-    x = np.zeros((int(some.sum()), sizes.max(initial=1), *single.shape[1:]), np.float32)
-    x[(np.cumsum(some) - 1)[case], np.arange(len(case)) - (np.cumsum(sizes) - sizes)[case]] = single
+    x = single[:, None]
+    if sizes.max(initial=1) > 1:
+        x = np.zeros((int(some.sum()), sizes.max(), *single.shape[1:]), np.float32)
+        x[(np.cumsum(some) - 1)[case], np.arange(len(case)) - (np.cumsum(sizes) - sizes)[case]] = single
     return Given(theta[some], x, sizes[some], calls, failed, names, input_names)
+
+
+def _in_single_precision(observations: np.ndarray, inputs: int, missing: bool) -> tuple[np.ndarray, np.ndarray]:
+    """A copy (rows, …) with NaN where numbers are missing, the last of them `inputs`, and which rows (rows,) did not fail."""
+    single, good = np.empty(observations.shape, np.float32), np.empty(len(observations), bool)
+    for at in pieces(observations):
+        part = observations[at]
+        holes = np.isnan(part) if missing else np.zeros(part.shape, bool)
+        width = int(np.prod(holes.shape[1:]))
+        outcomes = holes.reshape(len(holes), width)[:, : width - inputs]
+        holes &= ~outcomes.all(axis=1).reshape(-1, *[1] * (holes.ndim - 1))  # of nothing, it has failed
+        single[at], good[at] = rounded(np.where(holes, 0.0, part) if missing else part)
+        single[at][holes] = np.nan
+    return single, good
+
+
+def _closed_ranks(rows: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """The good rows, one after the other where all of them lay."""
+    if good.all():
+        return rows
+    done = 0
+    for at in pieces(rows):
+        kept = rows[at][good[at]]
+        rows[done : done + len(kept)] = kept
+        done += len(kept)
+    return rows[:done]

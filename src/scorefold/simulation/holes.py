@@ -17,7 +17,8 @@ import numpy as np
 
 from scorefold.errors import ScorefoldError
 from scorefold.simulation.batched import Batched
-from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.simulation.pieces import pieces
+from scorefold.simulation.simulations import Simulations
 from scorefold.simulation.wrapped import HOLE, WithHoles, with_nan
 
 COPIES = 3

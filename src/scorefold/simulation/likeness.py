@@ -17,6 +17,7 @@ unnoticed.
 """
 
 import itertools
+import math
 from dataclasses import dataclass, fields
 from typing import Annotated
 
@@ -24,13 +25,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from scorefold.shown import listed, one_line
-from scorefold.simulation.simulations import Simulations, pieces
+from scorefold.simulation.pieces import pieces
+from scorefold.simulation.simulations import Simulations
 from scorefold.types import MAY_BE_NAN, Float, Int
 
 CONSTANT, BINARY, COUNT, CONTINUOUS = range(4)
 COLUMN_KINDS = ("constant", "binary", "count", "continuous")
 MOST_SEEN = 20_000
 """Observations from which quantiles and correlations come."""
+MOST_NUMBERS_SEEN = 1 << 23
+"""Numbers of them all together: 2,048 images of 64 × 64."""
 QUANTILES_SEEN = 65
 INPUTS_KEPT = 1_000
 MOST_TOGETHER = 64
@@ -128,10 +132,11 @@ def look(sims: Simulations) -> Seen:
     Returns:
         A `Seen`, which is saved with the posterior.
     """
-    parts = []
+    parts, count = [], int(sims.sizes.sum())
+    every = max(1, count // MOST_SEEN, -(-count * math.prod(sims.shape) // MOST_NUMBERS_SEEN))
     for at in pieces(sims.x):
         part = sims.x[at][np.arange(sims.set_size) < sims.sizes[at, None]].reshape(sims.sizes[at].sum(), -1)
-        some = part[:: max(1, int(sims.sizes.sum()) // MOST_SEEN)].copy()  # a view would hold the whole piece in memory
+        some = part[::every].copy()  # a view would hold the whole piece in memory
         parts.append((part.min(axis=0), part.max(axis=0), kinds_of(part), some))
     low, high = np.min([one[0] for one in parts], axis=0), np.max([one[1] for one in parts], axis=0)
     some = np.concatenate([one[3] for one in parts]).astype(np.float64)

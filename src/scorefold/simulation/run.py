@@ -22,7 +22,8 @@ from scorefold.simulation.columns import joined_names
 from scorefold.simulation.failures import Guard
 from scorefold.simulation.holes import opened
 from scorefold.simulation.outcome import MISSING, OK, Block, Outcome, block
-from scorefold.simulation.simulations import IN_RAM, Results, Simulations, gather, pieces
+from scorefold.simulation.pieces import pieces
+from scorefold.simulation.simulations import IN_RAM, Results, Simulations, gather
 from scorefold.simulation.sources.compiled import Compiled
 from scorefold.simulation.sources.isolated import Isolated, LocalPool, pickled
 from scorefold.simulation.sources.source import Gaps, InProcess, Shape, Source

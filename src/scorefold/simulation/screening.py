@@ -19,7 +19,8 @@ from scorefold.errors import ScorefoldError, ScorefoldWarning
 from scorefold.prior import Prior
 from scorefold.simulation import columns
 from scorefold.simulation.outcome import LARGEST_X
-from scorefold.simulation.simulations import FEWEST_CASES, Simulations, pieces
+from scorefold.simulation.pieces import pieces
+from scorefold.simulation.simulations import FEWEST_CASES, Simulations
 
 MOST_FAILED = 0.05
 BEYOND_CHANCE = 4.0

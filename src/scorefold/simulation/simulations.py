@@ -11,8 +11,7 @@ be is not, since the call after its last one may be the one that failed. Calls o
 failed is drawn at random.
 """
 
-import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,11 +24,10 @@ from scorefold.simulation.calls import Calls
 from scorefold.simulation.failures import Failure, failures
 from scorefold.simulation.given import Raw, given
 from scorefold.simulation.outcome import MISSING, OK
+from scorefold.simulation.pieces import PIECE, let_go
 
 IN_MEMORY = 64 << 20
 """Observations of more bytes than this are mapped from the disk when they come from a store."""
-PIECE = 16 << 20
-"""Bytes looked at together."""
 AROUND = 64 << 10
 """Bytes of a mapped file that come into memory with any one of them."""
 FEWEST_CASES = 50
@@ -262,24 +260,6 @@ def split(sims: Simulations, set_size: int) -> Simulations:
         return sims
     parts = cut(sims, set_size)
     return parts.take(np.arange(len(parts.case)))
-
-
-def pieces(array: np.ndarray) -> Iterator[slice]:
-    """All rows of an array, a few at a time, so that what is computed from them takes little memory."""
-    step = max(1, PIECE // max(1, array[:1].nbytes))
-    for start in range(0, len(array), step):
-        yield slice(start, start + step)
-        let_go(array)
-
-
-def let_go(array: np.ndarray) -> None:
-    """Pages of a mapped file that were read or written need not stay in this process's memory; the file has them."""
-    mode: str | None = None
-    pages: Any = array
-    while isinstance(pages, np.ndarray):
-        mode, pages = getattr(pages, "mode", mode), pages.base
-    if isinstance(pages, mmap.mmap) and mode in ("r", "r+", "w+"):  # not "c", whose changes the file does not have
-        pages.madvise(mmap.MADV_DONTNEED)
 
 
 class Results(NamedTuple):

@@ -5,7 +5,8 @@ import pytest
 from streamed import CALLS, PART, TASK, TRAINING
 
 import scorefold as sf
-from scorefold.simulation.simulations import cut, let_go, split
+from scorefold.simulation.pieces import let_go
+from scorefold.simulation.simulations import cut, split
 from scorefold.train import training_set
 from scorefold.train.training_set import FOLDS, Stream
 

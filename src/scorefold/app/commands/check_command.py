@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import at_work, counted, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known, new_model
 
 
 def check(
@@ -38,8 +38,8 @@ def check(
     x_obs = read_observations(observations, "OBSERVATIONS")
     known_inputs = read_observations(inputs, "--inputs") if inputs else None
     source, console = source_of(known("--task", lambda: room.get(task)), config), Console(soft_wrap=True, highlight=False)
-    if save is not None and (save.is_symlink() or save.exists()):
-        raise typer.BadParameter(f"{save} exists already; name a new folder", param_hint="--save")
+    if save is not None:
+        new_model(save)
     if out:
         folder(out)
     with at_work():

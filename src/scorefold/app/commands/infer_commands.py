@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scorefold.app.commands.usage import at_work, counted, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known, new_model
 from scorefold.errors import ScorefoldError
 
 
@@ -46,8 +46,8 @@ def infer(
     from scorefold.app import infer as run
 
     _check_names(task, method, rule, sampler)
-    if save is not None and (save.is_symlink() or save.exists()):
-        raise typer.BadParameter(f"{save} exists already; name a new folder", param_hint="--save")
+    if save is not None:
+        new_model(save)
     folder(out)
     console = Console()
     in_a_set = set_size or methods.usual_set_size(method, n)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.app.commands.observation_files import read_observations
-from scorefold.app.commands.usage import at_work, counted, known, target
+from scorefold.app.commands.usage import at_work, counted, known, model_folder, target
 from scorefold.errors import Interrupted
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def fit(
     chosen = known("--method", lambda: methods.get(method))
     if out.exists() and not overwrite:
         raise typer.BadParameter(f"{out} exists already; --overwrite replaces a model", param_hint="--out")
+    model_folder(out)
     checkpoint = out.with_name(out.name + ".checkpoint") if chosen.resumes else None
     so_far = out.with_name(out.name + ".so-far")
     if checkpoint and checkpoint.exists() and not resume:

@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs
-from scorefold.app.commands.usage import at_work, counted, known
+from scorefold.app.commands.usage import at_work, counted, known, model_folder
 
 if TYPE_CHECKING:
     from scorefold.app.config import Config
@@ -42,6 +42,7 @@ def refine(
     prior, simulator = known("--config", own.prior), known("--config", own.simulator)
     if out.exists() and not overwrite:
         raise typer.BadParameter(f"{out} exists already; --overwrite replaces a model", param_hint="--out")
+    model_folder(out)
     kept = out.with_name(out.name + ".rounds")
     with at_work():
         start = load(model)

@@ -54,6 +54,24 @@ def folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"cannot write there: {error}", param_hint="--out") from None
+    if not os.access(out, os.W_OK):
+        raise typer.BadParameter(f"expected a folder that can be written to; got {out}", param_hint="--out")
+
+
+def model_folder(path: Path, option: str = "--out") -> None:
+    """A model that could not be saved, since its folder cannot be made, is wrong usage: nothing is simulated or trained."""
+    above = next(one for one in path.absolute().parents if os.path.exists(one))
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise typer.BadParameter(
+            f"expected a folder that can be made; got {path}, and nothing can be written to {above}", param_hint=option
+        )
+
+
+def new_model(save: Path) -> None:
+    """Where --save keeps a model there must be nothing yet."""
+    if save.is_symlink() or save.exists():
+        raise typer.BadParameter(f"{save} exists already; name a new folder", param_hint="--save")
+    model_folder(save, "--save")
 
 
 @contextmanager
