@@ -90,6 +90,10 @@ class Asked:
     """Where trained posteriors lie."""
     methods: tuple[str, ...] = ()
     """Of `missing`."""
+    numbers: tuple[int, ...] = (1, 30)
+    """n of `exact` and `evidence`."""
+    budget: int = BUDGET
+    """Simulations of `evidence`."""
 
     def say(self, part: str, **found: Any) -> None:
         """One line of JSON."""
@@ -104,11 +108,12 @@ class Asked:
 
 
 @functools.cache
-def fitted(name: str, prior: str, seed: int, keep: Path | None) -> Any:
+def fitted(name: str, prior: str, seed: int, keep: Path | None, budget: int = BUDGET) -> Any:
     """By the default method, under the task's own prior or another one."""
     task = tasks.get(name)
     law = task.prior if prior == "own" else other_prior_of(task, PRIORS[prior])
-    return kept(f"{name}-{prior}-{seed}", keep, lambda: sf.fit(sf.simulate(law, task.simulator, BUDGET, seed=seed), seed=seed))
+    folder = f"{name}-{prior}-{seed}" if budget == BUDGET else f"{name}-{prior}-{seed}-{budget}"
+    return kept(folder, keep, lambda: sf.fit(sf.simulate(law, task.simulator, budget, seed=seed), seed=seed))
 
 
 def kept(name: str, keep: Path | None, train: Callable[[], Any]) -> Any:
@@ -171,7 +176,7 @@ def exact(asked: Asked) -> None:
     """Evidence and maximum where the likelihood is the true one."""
     for task in asked.chosen(GAUSSIAN, MIXTURE):
         posterior = SummedPosterior(task.prior, sf.NLE(), ExactTerms(task.log_likelihood), None, (10,))
-        for n in (1, 30):
+        for n in asked.numbers:
             for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                 x = np.asarray(task.observe(n, i)[1], np.float64)
                 draws = posterior.sample(x, 1_000)
@@ -185,11 +190,12 @@ def evidence(asked: Asked) -> None:
     """By a learned likelihood; maximum and mean, too."""
     for task in asked.chosen(GAUSSIAN, MIXTURE):
         for seed in asked.seeds:
-            posterior = fitted(task.name, "own", seed, asked.keep)
-            for n in (1, 30):
+            posterior = fitted(task.name, "own", seed, asked.keep, asked.budget)
+            for n in asked.numbers:
                 for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                     x = np.asarray(task.observe(n, i)[1], np.float64)
-                    asked.say("evidence", task=task.name, n=n, seed=seed, data=i, **learned(task, posterior, x))
+                    found = learned(task, posterior, x)
+                    asked.say("evidence", task=task.name, sims=asked.budget, n=n, seed=seed, data=i, **found)
 
 
 def learned(task: Any, posterior: Any, x: np.ndarray) -> dict[str, float]:
@@ -273,12 +279,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=(0, 1), help="of trainings")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="of missing")
+    parser.add_argument("--n", type=int, nargs="+", default=(1, 30), help="observations of exact and evidence")
+    parser.add_argument("--sims", type=int, default=BUDGET, help="of evidence")
     parser.add_argument("--data-sets", type=int, default=3, help="of each kind")
     parser.add_argument("--out", type=Path, default=RESULTS, help="a file that a line of JSON is added to for each result")
     parser.add_argument("--keep", type=Path, help="a folder for trained posteriors; none is kept by default")
     parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
-    asked = Asked(tuple(given.seeds), tuple(given.tasks), given.data_sets, given.out, given.keep, tuple(given.methods))
+    chosen = tuple(given.methods), tuple(given.n), given.sims
+    asked = Asked(tuple(given.seeds), tuple(given.tasks), given.data_sets, given.out, given.keep, *chosen)
     warnings.simplefilter("ignore")
     for part in () if given.table else given.parts or PARTS:
         PARTS[part](asked)
