@@ -126,7 +126,8 @@ def _missing(lines: Lines) -> list[tuple[str, str]]:
 
 def _runs(lines: Lines) -> str:
     seeds, sets = (len({line[key] for line in lines}) for key in ("seed", "data"))
-    return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data set{'s' if sets > 1 else ''}"
+    ended = "" if len(lines) == seeds * sets else f", {len(lines)} of them"
+    return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data set{'s' if sets > 1 else ''}{ended}"
 
 
 def _with_spread(values: Iterable[float], sign: str = "") -> str:
