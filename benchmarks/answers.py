@@ -11,12 +11,15 @@ Every posterior is trained as by default on 10,000 simulations, except where a p
   what is off is the computation;
 - density: gaussian at n = 1,000 and 1,000 points, by conservative scores and by others, with the exact posterior of one
   observation in place of the learned one; the error of what is integrated, of the maximum, and processor time;
-- evidence: gaussian and mixture at n = 1 and 30, by the default method (a likelihood); `off` in nat, `error` as stated;
+- evidence: gaussian and mixture at n = 1 and 30, by the default method (a likelihood); `off` in nat, `error` as stated.
+  Computed without error from the learned likelihood, `off` would be `by_likelihood`: the log of the mean, over exact draws, of
+  the learned likelihood over the exact one. `map_off` and `mean_off` are the farthest of ten parameters, in posterior sd, and
+  `floor` the error of each that the number of simulations leaves a straight line;
 - other_prior: gaussian and sir at n = 8, in the N(0, I) space of the prior: half as wide and one sd away (`moderate`), beside
   a posterior trained under that prior; half as wide and three sd away (`far`) or nine (`beyond`), to be warned of and refused.
   `own` is the first posterior under its own prior, for the same observations; `reweighed` is C2ST between draws under the
   other prior and the first posterior's own draws picked by the ratio of the priors, which is what the change itself adds;
-- missing: gaussian at n = 30 with 30 % of the numbers missing, by the default method and by NLE.
+- missing: gaussian at n = 30 with 30 % of the numbers missing, by the default method (scores) and by NLE (`--methods`).
 
 Data sets are not those that anything was chosen on: their seeds begin at 700. Times are processor seconds of this process.
 """
@@ -36,10 +39,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy import stats
+from scipy.special import logsumexp
 
 import scorefold as sf
 from answers_table import table
-from exact_answers import GAUSSIAN, MIXTURE, SIR, ExactTerms, exact_draws, exact_evidence, highest, other_prior_of, picked
+from exact_answers import (
+    GAUSSIAN,
+    MIXTURE,
+    SIR,
+    ExactTerms,
+    exact_draws,
+    exact_evidence,
+    highest,
+    log_likelihood,
+    other_prior_of,
+    picked,
+)
 from scorefold import tasks
 from scorefold.diagnostics.c2st import c2st
 from scorefold.noise import LEAST_NOISE
@@ -73,6 +88,12 @@ class Asked:
     out: Path
     keep: Path | None = None
     """Where trained posteriors lie."""
+    methods: tuple[str, ...] = ()
+    """Of `missing`."""
+    numbers: tuple[int, ...] = (1, 30)
+    """n of `exact` and `evidence`."""
+    budget: int = BUDGET
+    """Simulations of `evidence`."""
 
     def say(self, part: str, **found: Any) -> None:
         """One line of JSON."""
@@ -87,11 +108,12 @@ class Asked:
 
 
 @functools.cache
-def fitted(name: str, prior: str, seed: int, keep: Path | None) -> Any:
+def fitted(name: str, prior: str, seed: int, keep: Path | None, budget: int = BUDGET) -> Any:
     """By the default method, under the task's own prior or another one."""
     task = tasks.get(name)
     law = task.prior if prior == "own" else other_prior_of(task, PRIORS[prior])
-    return kept(f"{name}-{prior}-{seed}", keep, lambda: sf.fit(sf.simulate(law, task.simulator, BUDGET, seed=seed), seed=seed))
+    folder = f"{name}-{prior}-{seed}" if budget == BUDGET else f"{name}-{prior}-{seed}-{budget}"
+    return kept(folder, keep, lambda: sf.fit(sf.simulate(law, task.simulator, budget, seed=seed), seed=seed))
 
 
 def kept(name: str, keep: Path | None, train: Callable[[], Any]) -> Any:
@@ -154,7 +176,7 @@ def exact(asked: Asked) -> None:
     """Evidence and maximum where the likelihood is the true one."""
     for task in asked.chosen(GAUSSIAN, MIXTURE):
         posterior = SummedPosterior(task.prior, sf.NLE(), ExactTerms(task.log_likelihood), None, (10,))
-        for n in (1, 30):
+        for n in asked.numbers:
             for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                 x = np.asarray(task.observe(n, i)[1], np.float64)
                 draws = posterior.sample(x, 1_000)
@@ -165,16 +187,35 @@ def exact(asked: Asked) -> None:
 
 
 def evidence(asked: Asked) -> None:
-    """By a learned likelihood."""
+    """By a learned likelihood; maximum and mean, too."""
     for task in asked.chosen(GAUSSIAN, MIXTURE):
         for seed in asked.seeds:
-            for n in (1, 30):
+            posterior = fitted(task.name, "own", seed, asked.keep, asked.budget)
+            for n in asked.numbers:
                 for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                     x = np.asarray(task.observe(n, i)[1], np.float64)
-                    found = sf.evidence(fitted(task.name, "own", seed, asked.keep), x)
-                    parts = {"error": found.error, "learned": found.learned, "computed": found.computed}
-                    off = found.log - exact_evidence(task, x)
-                    asked.say("evidence", task=task.name, n=n, seed=seed, data=i, off=off, **parts)
+                    found = learned(task, posterior, x)
+                    asked.say("evidence", task=task.name, sims=asked.budget, n=n, seed=seed, data=i, **found)
+
+
+def learned(task: Any, posterior: Any, x: np.ndarray) -> dict[str, float]:
+    """How far the evidence, the maximum and the mean are off, and what of it the likelihood is to blame for."""
+    draws, right = posterior.sample(x, 2_000), np.asarray(task.reference(x, 4_000, 0), np.float64)
+    found = sf.evidence(posterior, x, draws=draws)
+    wrong = posterior.log_likelihood(right, x).sum(axis=1) - log_likelihood(task, right, x)
+    of = {
+        "map_off": posterior.map(x, draws=draws) - highest(task, x),
+        "mean_off": draws.theta.mean(axis=0) - right.mean(axis=0),
+    }
+    return {
+        "off": found.log - exact_evidence(task, x),
+        "error": found.error,
+        "learned": found.learned,
+        "computed": found.computed,
+        "by_likelihood": float(logsumexp(wrong) - np.log(len(wrong))),
+        **{word: float(np.abs(value / right.std(axis=0)).max()) for word, value in of.items()},
+        "floor": posterior.reach.floor(len(x), posterior.prior.to_normal(draws.theta)),
+    }
 
 
 def exact_scores(conservative: bool) -> ComposedPosterior:
@@ -214,10 +255,9 @@ def missing(asked: Asked) -> None:
     """C2ST against the conjugate posterior of what was observed."""
     for seed in asked.seeds:
         sims = sf.simulate(GAUSSIAN.prior, GAUSSIAN.simulator, BUDGET, missing=True, seed=seed)
-        for method in (None, "nle"):
-            how = {} if method is None else {"method": method}
-            train = functools.partial(sf.fit, sims, **how, seed=seed)
-            posterior = kept(f"gaussian-missing-{method or 'default'}-{seed}", asked.keep, train)
+        for method in asked.methods:
+            train = functools.partial(sf.fit, sims, method, seed=seed)
+            posterior = kept(f"gaussian-missing-{method}-{seed}", asked.keep, train)
             for i in range(FIRST_DATA_SET, FIRST_DATA_SET + asked.data_sets):
                 rng = np.random.default_rng(i)
                 x = np.asarray(GAUSSIAN.observe(30, i)[1])
@@ -225,11 +265,12 @@ def missing(asked: Asked) -> None:
                 precision = 1 + (~np.isnan(x)).sum(axis=0) / VARIANCES
                 right = np.nansum(x, axis=0) / VARIANCES / precision + rng.standard_normal((1_000, 10)) / np.sqrt(precision)
                 found = c2st(posterior.sample(x, 1_000).theta, right, seed=0)
-                asked.say("missing", method=type(posterior.method).__name__, n=30, seed=seed, data=i, c2st=found)
+                asked.say("missing", method=method, n=30, seed=seed, data=i, c2st=found)
 
 
 PARTS = {"exact": exact, "density": density, "evidence": evidence, "other_prior": other_prior, "missing": missing}
 TASKS = ("gaussian", "mixture", "sir")
+METHODS = ("nle", "auto")
 
 
 def main() -> None:
@@ -237,12 +278,16 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=(0, 1), help="of trainings")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="of missing")
+    parser.add_argument("--n", type=int, nargs="+", default=(1, 30), help="observations of exact and evidence")
+    parser.add_argument("--sims", type=int, default=BUDGET, help="of evidence")
     parser.add_argument("--data-sets", type=int, default=3, help="of each kind")
     parser.add_argument("--out", type=Path, default=RESULTS, help="a file that a line of JSON is added to for each result")
     parser.add_argument("--keep", type=Path, help="a folder for trained posteriors; none is kept by default")
     parser.add_argument("--table", action="store_true", help="run nothing")
     given = parser.parse_args()
-    asked = Asked(tuple(given.seeds), tuple(given.tasks), given.data_sets, given.out, given.keep)
+    chosen = tuple(given.methods), tuple(given.n), given.sims
+    asked = Asked(tuple(given.seeds), tuple(given.tasks), given.data_sets, given.out, given.keep, *chosen)
     warnings.simplefilter("ignore")
     for part in () if given.table else given.parts or PARTS:
         PARTS[part](asked)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 Lines = Sequence[dict[str, Any]]
-SAME = ("part", "task", "prior", "scores", "method", "n", "seed", "data")
+SAME = ("part", "task", "prior", "scores", "method", "sims", "n", "seed", "data")
 """What a result is of: of two that agree in these the later one counts."""
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The results that count."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [{"sims": 10_000, **json.loads(line)} for line in path.read_text().splitlines()]
     return list({tuple(line.get(key) for key in SAME): line for line in lines}.values())
 
 
@@ -66,12 +66,22 @@ def _exact(lines: Lines) -> list[tuple[str, str]]:
 def _evidence(lines: Lines) -> list[tuple[str, str]]:
     return [
         (
-            f"{task}, evidence as learned by default, n = {n}, {_runs(some)}",
-            f"{_largest(some, 'off')} nat off at most, {_mean_of(some, lambda line: abs(line['off'])):.2f} in the mean; "
-            f"stated error {_mean_of(some, lambda line: line['error']):.2f}",
+            f"{task}, as learned by default from {sims:,} simulations, n = {n}, {_runs(some)}",
+            f"evidence {_largest(some, 'off')} nat off at most, "
+            f"{_mean_of(some, lambda line: abs(line['off'])):.2f} in the mean; "
+            f"stated error {_mean_of(some, lambda line: line['error']):.2f}{_beside_the_mean(some)}",
         )
-        for (task, n), some in _grouped(lines, "evidence", "task", "n").items()
+        for (task, n, sims), some in _grouped(lines, "evidence", "task", "n", "sims").items()
     ]
+
+
+def _beside_the_mean(lines: Lines) -> str:
+    """The maximum, where it was looked for, next to the mean."""
+    some = [line for line in lines if "map_off" in line]
+    if not some:
+        return ""
+    maximum, mean = (f"{_largest(some, key)} sd off at most" for key in ("map_off", "mean_off"))
+    return f"; maximum {maximum}, mean {mean}"
 
 
 def _other_priors(lines: Lines) -> list[tuple[str, str]]:
@@ -116,7 +126,8 @@ def _missing(lines: Lines) -> list[tuple[str, str]]:
 
 def _runs(lines: Lines) -> str:
     seeds, sets = (len({line[key] for line in lines}) for key in ("seed", "data"))
-    return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data set{'s' if sets > 1 else ''}"
+    ended = "" if len(lines) == seeds * sets else f", {len(lines)} of them"
+    return f"{seeds} training{'s' if seeds > 1 else ''} × {sets} data set{'s' if sets > 1 else ''}{ended}"
 
 
 def _with_spread(values: Iterable[float], sign: str = "") -> str:

@@ -44,10 +44,12 @@ def exact_draws(task: Any, x: np.ndarray, other: sf.Prior, shift: float, seed: i
 
 def log_joint(task: Any, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
     """log p(θ) + Σ_j log p(x_j|θ) at (points, 10), in double precision."""
-    total = stats.norm(0, 1).logpdf(theta).sum(axis=1)
-    for one in x:
-        total += logsumexp(_log_components(task, theta, one), axis=0)
-    return total
+    return stats.norm(0, 1).logpdf(theta).sum(axis=1) + log_likelihood(task, theta, x)
+
+
+def log_likelihood(task: Any, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Σ_j log p(x_j|θ) at (points, 10)."""
+    return np.sum([logsumexp(_log_components(task, theta, one), axis=0) for one in x], axis=0)
 
 
 def highest(task: Any, x: np.ndarray) -> np.ndarray:

@@ -158,6 +158,11 @@ def evidence(
                 "refined, keeps simulations only, or has a prior from draws. Use method='nle', or 'f-npse' with a prior that "
                 "is written down."
             )
+        if getattr(posterior, "local", None) is not None:
+            raise ScorefoldError(
+                "expected a posterior as it was trained; got a corrected one, whose correction holds near the draws given all "
+                "observations, and not for each by itself. Ask the one that it came from."
+            )
         return _by_posteriors(posterior, x, draws, options, seed)
 
 

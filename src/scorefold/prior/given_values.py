@@ -18,8 +18,12 @@ from scorefold.prior.known_by_draws import Whitened, unbounded
 from scorefold.prior.marginals import Marginals
 from scorefold.prior.multivariate_normal import Gaussian
 from scorefold.prior.prior import Prior
+from scorefold.prior.prior_ratio import NOWHERE
 from scorefold.prior.proposal import GaussianProposal, Proposed
 from scorefold.types import Float
+
+AT_THE_END = 1e-6
+"""Of an interval's width."""
 
 
 class Plane(NamedTuple):
@@ -40,7 +44,8 @@ def plane(prior: Prior, given: Any) -> Plane:
         The plane.
 
     Raises:
-        ScorefoldError: A name is unknown, a value is outside the support, or no parameter is left.
+        ScorefoldError: A name is unknown, a value is outside the support or where nothing was simulated, or no parameter is
+            left.
     """
     values = checked_values(prior, given)
     index = [prior.names.index(name) for name in values]
@@ -48,6 +53,8 @@ def plane(prior: Prior, given: Any) -> Plane:
     theta[index] = list(values.values())
     matrix, offset = _line(prior, theta)
     C, d = matrix[index], offset[index]
+    if prior.has_density:  # draws may lie anywhere
+        _refuse_nowhere(prior, values, d / np.linalg.norm(C, axis=1))
     proposal = prior.proposal
     if proposal is not None:
         if not isinstance(proposal, GaussianProposal):
@@ -83,6 +90,18 @@ def checked_values(prior: Prior, given: Any) -> dict[str, float]:
     if len(given) == prior.dim:
         raise ScorefoldError("expected some parameters without a given value; got one for each. There is nothing to draw.")
     return {name: float(given[name]) for name in prior.names if name in given}
+
+
+def _refuse_nowhere(prior: Prior, values: Mapping[str, float], out: np.ndarray) -> None:
+    """A ScorefoldError for a value so many prior sd out that there are no simulations; the very end of an interval has some."""
+    for (name, value), sd in zip(values.items(), np.abs(out), strict=True):
+        low, high = prior.bounds[prior.names.index(name)]
+        at_the_end = np.isfinite(high - low) and min(value - low, high - value) <= AT_THE_END * (high - low)
+        if sd > NOWHERE and not at_the_end:
+            raise ScorefoldError(
+                f"expected {name!r} in given within {NOWHERE:.0f} prior sd, as there are no simulations beyond; got "
+                f"{value:.6g}. Simulate from a prior that has weight there."
+            )
 
 
 def _line(prior: Prior, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -53,12 +53,14 @@ def test_the_table(tmp_path):
     path = tmp_path / "answers.jsonl"
     other = {"part": "other_prior", "task": "sir", "n": 8, "seed": 0}
     moderate = {**other, "prior": "moderate", "said": ""}
+    beside = {"map_off": 0.2, "mean_off": 0.15}
     lines = [
         {"part": "density", "scores": "conservative", "n": 1000, "largest": 9.0, "map_off": 0.0, "cpu_seconds": 1.0},
         {"part": "density", "scores": "conservative", "n": 1000, "largest": 0.02, "map_off": 0.001, "cpu_seconds": 5.0},
         {"part": "exact", "task": "mixture", "n": 1, "data": 700, "off": -0.03, "map_off": 0.01},
         {"part": "evidence", "task": "mixture", "n": 30, "seed": 0, "data": 700, "off": -0.1, "error": 0.2},
-        {"part": "evidence", "task": "mixture", "n": 30, "seed": 1, "data": 700, "off": 0.3, "error": 0.4},
+        {"part": "evidence", "task": "mixture", "n": 30, "seed": 1, "data": 700, "off": 0.3, "error": 0.4, **beside},
+        {"part": "evidence", "task": "mixture", "sims": 40_000, "n": 30, "seed": 1, "data": 700, "off": 0.1, "error": 0.1},
         {**moderate, "data": 700, "changed": 0.55, "trained under it": 0.56, "own": 0.54, "reweighed": 0.5},
         {**moderate, "data": 701, "changed": 0.58, "trained under it": 0.56, "own": 0.56, "reweighed": 0.5},
         {**other, "prior": "far", "data": 700, "changed": 0.7, "said": "warned"},
@@ -67,9 +69,11 @@ def test_the_table(tmp_path):
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     rows = answers_table.table(path).splitlines()
-    assert len(rows) == 2 + 7
+    assert len(rows) == 2 + 8
     assert "0.02 nat off at most" in rows[2], "the later of two results counts"
-    assert "2 trainings × 1 data set | 0.30 nat off at most, 0.20 in the mean; stated error 0.30" in rows[4]
-    assert "C2ST 0.565 ± 0.015; trained under it 0.560 ± 0.000; difference +0.005 ± 0.015; the change itself 0.500" in rows[5]
-    assert rows[5].endswith("under the first prior 0.550; warned of in 0 of 2 |")
-    assert rows[7].endswith("| refused |")
+    assert "2 trainings × 1 data set | evidence 0.30 nat off at most, 0.20 in the mean; stated error 0.30;" in rows[4]
+    assert rows[4].endswith("; maximum 0.20 sd off at most, mean 0.15 sd off at most |")
+    assert "from 40,000 simulations, n = 30, 1 training × 1 data set | evidence 0.10 nat off at most" in rows[5]
+    assert "C2ST 0.565 ± 0.015; trained under it 0.560 ± 0.000; difference +0.005 ± 0.015; the change itself 0.500" in rows[6]
+    assert rows[6].endswith("under the first prior 0.550; warned of in 0 of 2 |")
+    assert rows[8].endswith("| refused |")

@@ -23,6 +23,7 @@ from scorefold.posterior.draws import Draws, Options
 from scorefold.posterior.evidence import ABSOLUTE, RELATIVE
 from scorefold.posterior.line_integral import Composed, beside_a_summit, energies, from_summit, integrals
 from scorefold.sample.ascent import curvatures
+from scorefold.score.local_mean import LocalMean
 
 N = 12
 
@@ -293,6 +294,14 @@ def test_what_has_no_density_says_so():
     values = npe.log_prob([[0.0, 0.5], [0.0, 2.0]], np.zeros((1, 2)))
     assert np.isfinite(values[0])
     assert values[1] == -np.inf
+
+
+def test_corrected_scores_have_no_evidence():
+    """The correction holds near the draws given all observations, not for each by itself."""
+    one, zero = np.eye(2), np.zeros(2)
+    local = LocalMean(zero, one, zero, 0 * one, one, one, zero, 0.01, 1.0)
+    with pytest.raises(ScorefoldError, match="as it was trained; got a corrected one"):
+        sf.evidence(replace(untrained("conservative"), local=local), np.zeros((1, 2)))
 
 
 # Draws that are handed over

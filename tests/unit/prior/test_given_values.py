@@ -60,6 +60,19 @@ def test_what_cannot_be_given(given, words):
         plane(MARGINALS, given)
 
 
+TOO_FAR = [("marginals", {"a": 2000.0}), ("correlated", {"b": 10.0}), ("proposal", {"c": -7.0})]
+
+
+@pytest.mark.parametrize(("name", "given"), TOO_FAR)
+def test_where_nothing_was_simulated(name, given):
+    with pytest.raises(ScorefoldError, match=r"within 6 prior sd, as there are no simulations beyond; got"):
+        plane(PRIORS[name], given)
+
+
+def test_the_end_of_an_interval_can_be_given():
+    assert np.isfinite(plane(MARGINALS, {"b": -1.0}).origin).all()
+
+
 def test_not_in_a_box():
     box = TruncatedProposal(np.eye(3), -np.ones(3), np.ones(3))
     with pytest.raises(ScorefoldError, match="Gaussian proposals"):
