@@ -24,13 +24,15 @@ class Report(NamedTuple):
     """(units done since the last call, text); with none done, the text is shown at once"""
     end: Callable[[str], None]
     """The work is done, though not all units are: this is why."""
+    expect: Callable[[int], None]
+    """It is known now that there will be so many units, and no more."""
 
     def __call__(self, text: str) -> None:
         """One unit more is done."""
         self.update(1, text)
 
 
-SILENT = Report(lambda more, text: None, lambda text: None)
+SILENT = Report(lambda more, text: None, lambda text: None, lambda total: None)
 
 
 class Pace:
@@ -51,6 +53,10 @@ class Pace:
             self.later += more
         elif more:
             self.warm = time.monotonic()
+
+    def expect(self, total: int) -> None:
+        """So many units in all: the time left is no bound any more."""
+        self.total, self.may_end_early = total, False
 
     @property
     def rate(self) -> float:
@@ -112,17 +118,20 @@ def bar(title: str, total: int, show: bool, done: int = 0, may_end_early: bool =
 def _drawn(pace: Pace) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    def bound() -> str:
+        return "at most" if pace.may_end_early else "left"
+
     columns = (
         TextColumn("{task.description:<12}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("at most" if pace.may_end_early else "left", markup=False),
+        TextColumn("{task.fields[bound]}", markup=False),
         TimeRemainingColumn(),
         TextColumn("{task.fields[text]}", markup=False),
     )
     with Progress(*columns, transient=False) as progress:
-        task = progress.add_task(pace.title, total=pace.total, completed=pace.done, text="")
+        task = progress.add_task(pace.title, total=pace.total, completed=pace.done, text="", bound=bound())
 
         def update(more: int, text: str) -> None:
             pace.add(more)
@@ -132,7 +141,11 @@ def _drawn(pace: Pace) -> Iterator[Report]:
         def end(text: str) -> None:
             progress.update(task, total=max(pace.done, 1), completed=max(pace.done, 1), text=text)
 
-        yield Report(update, end)
+        def expect(total: int) -> None:
+            pace.expect(total)
+            progress.update(task, total=total, bound=bound())
+
+        yield Report(update, end, expect)
 
 
 @contextmanager
@@ -160,7 +173,7 @@ def _logged(pace: Pace) -> Iterator[Report]:
         ended = True
         say(text)
 
-    yield Report(update, end)
+    yield Report(update, end, pace.expect)
     if not ended:
         say(latest)
 
