@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
@@ -27,6 +28,8 @@ from scorefold.types import Float
 ROWS_AT_ONCE = 65_536
 MOST_ROWS_SHOWN = 20
 """Parameters in a notebook's table."""
+DRAWS_FOR_QUANTILES = 1_000
+"""From which that table has the quantiles of parameters that are not independent."""
 FLOAT32_EPS = np.finfo(np.float32).eps
 
 
@@ -337,9 +340,15 @@ class Prior:
         return f"Prior({self._law.text(self.names)})"
 
     def _repr_html_(self) -> str:
-        shown = zip(self.names[:MOST_ROWS_SHOWN], self.bounds, strict=False)
-        rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in shown]
-        return html_table("Prior", ("parameter", "least", "most"), rows, [repr(self)])
+        levels = np.array([0.05, 0.5, 0.95])
+        if self.independent:
+            between = self.from_normal(np.tile(ndtri(levels)[:, None], self.dim))
+        else:
+            between = np.quantile(self.sample(DRAWS_FOR_QUANTILES, 0), levels, axis=0)
+        values = np.stack([self.bounds[:, 0], *between, self.bounds[:, 1]], axis=1)
+        shown = zip(self.names[:MOST_ROWS_SHOWN], values, strict=False)
+        rows = [(name, *(f"{value:.4g}" for value in row)) for name, row in shown]
+        return html_table("Prior", ("parameter", "least", "5 %", "median", "95 %", "most"), rows, [repr(self)])
 
     def _values(self, what: str, values: ArrayLike) -> Values:
         array = settings.numbers(what, values)
