@@ -240,12 +240,13 @@ class Prior:
         with np.errstate(all="ignore"):
             return self._law.from_normal(np.clip(u, *self._law.reach.T))
 
-    def sample(self, count: int, seed: int) -> Float[np.ndarray, "count dim"]:
+    def sample(self, count: int, seed: int | None) -> Float[np.ndarray, "count dim"]:
         """Draw parameters from the prior.
 
         Args:
             count: How many; 0 or more.
-            seed: A whole number of 0 or more. A longer run with the same seed starts with the shorter one's draws.
+            seed: A whole number of 0 or more; None takes a fresh one, and says which. A longer run with the same seed starts
+                with the shorter one's draws.
 
         Returns:
             θ (count, dim) in float64, with the columns in the order of `names`.
@@ -259,7 +260,7 @@ class Prior:
             >>> bool((prior.sample(5, seed=1) == prior.sample(9, seed=1)[:5]).all())
             True
         """
-        count, seed = settings.count("count", count, 0), settings.count("seed", seed, 0)
+        count, seed = settings.count("count", count, 0), settings.seed(settings.whole(seed))
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         if isinstance(self._law, Whitened):
             return self._law.sample(count, rng)
