@@ -216,11 +216,7 @@ def _put_together(
         raise ScorefoldError(
             f"expected finite observations within ±{LARGEST_X:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
             "numbers. Up to a tenth are left out; if more are missing whatever θ is, leave them out yourself, with their theta."
-            + (
-                " Where NaN is a number that was not observed, write missing=True."
-                if np.isnan(observations).any() and not missing
-                else ""
-            )
+            + hint
         )
     if failed:
         warnings.warn(
