@@ -134,5 +134,6 @@ def _histogram(axes: Axes, panel: _Panel) -> None:
 
 def _marks(axes: Axes, place: np.ndarray, seen: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     out = (seen < low) | (seen > high)
+    said = "observed, out of these" if out.any() else "_"  # with this one it is not in the legend
     axes.plot(place[~out], seen[~out], "o", color=INK, ms=3.5, label="observed")
-    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5, **({"label": "observed, out of these"} if out.any() else {}))
+    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5, label=said)
