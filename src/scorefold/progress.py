@@ -1,9 +1,11 @@
 """Progress of anything that takes longer than a glance; silent where nobody asked for it.
 
 On a terminal and in a notebook it is a bar; anywhere else (a pipe, a log file) it is one line on standard error every few
-seconds, and one at the end.
+seconds, and one at the end. In a notebook nothing but IPython is needed: the bar is HTML that is replaced as work goes on, and
+its last state is saved with the notebook.
 """
 
+import html
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 SECONDS_A_LINE = 5.0
+SECONDS_A_LOOK = 0.2
+"""In a notebook, where every look at a bar is a message."""
 LONG = 60.0
 """Seconds: what will take longer is said as soon as that is known."""
 
@@ -24,13 +28,15 @@ class Report(NamedTuple):
     """(units done since the last call, text); with none done, the text is shown at once"""
     end: Callable[[str], None]
     """The work is done, though not all units are: this is why."""
+    expect: Callable[[int], None]
+    """It is known now that there will be so many units, and no more."""
 
     def __call__(self, text: str) -> None:
         """One unit more is done."""
         self.update(1, text)
 
 
-SILENT = Report(lambda more, text: None, lambda text: None)
+SILENT = Report(lambda more, text: None, lambda text: None, lambda total: None)
 
 
 class Pace:
@@ -51,6 +57,10 @@ class Pace:
             self.later += more
         elif more:
             self.warm = time.monotonic()
+
+    def expect(self, total: int) -> None:
+        """So many units in all: the time left is no bound any more."""
+        self.total, self.may_end_early = total, False
 
     @property
     def rate(self) -> float:
@@ -104,7 +114,8 @@ def bar(title: str, total: int, show: bool, done: int = 0, may_end_early: bool =
     from rich import get_console
 
     pace, console = Pace(title, total, done, may_end_early), get_console()
-    with _drawn(pace) if console.is_terminal or console.is_jupyter else _logged(pace) as report:
+    way = _in_a_notebook if console.is_jupyter else _drawn if console.is_terminal else _logged
+    with way(pace) as report:
         yield report
 
 
@@ -112,17 +123,20 @@ def bar(title: str, total: int, show: bool, done: int = 0, may_end_early: bool =
 def _drawn(pace: Pace) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    def bound() -> str:
+        return "at most" if pace.may_end_early else "left"
+
     columns = (
         TextColumn("{task.description:<12}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("at most" if pace.may_end_early else "left", markup=False),
+        TextColumn("{task.fields[bound]}", markup=False),
         TimeRemainingColumn(),
         TextColumn("{task.fields[text]}", markup=False),
     )
     with Progress(*columns, transient=False) as progress:
-        task = progress.add_task(pace.title, total=pace.total, completed=pace.done, text="")
+        task = progress.add_task(pace.title, total=pace.total, completed=pace.done, text="", bound=bound())
 
         def update(more: int, text: str) -> None:
             pace.add(more)
@@ -132,7 +146,61 @@ def _drawn(pace: Pace) -> Iterator[Report]:
         def end(text: str) -> None:
             progress.update(task, total=max(pace.done, 1), completed=max(pace.done, 1), text=text)
 
-        yield Report(update, end)
+        def expect(total: int) -> None:
+            pace.expect(total)
+            progress.update(task, total=total, bound=bound())
+
+        yield Report(update, end, expect)
+
+
+class NotebookBar(NamedTuple):
+    """A bar as a notebook shows and keeps it."""
+
+    line: str
+    """How far the work is, in words."""
+    done: int
+    total: int
+
+    def __repr__(self) -> str:
+        return self.line
+
+    def _repr_html_(self) -> str:
+        known = "" if self.done < self.total == 1 else f" value='{self.done}'"  # a step that has no parts has no place either
+        bar = f"<progress{known} max='{max(self.total, 1)}' style='width:16em;vertical-align:middle'></progress>"
+        return f"<div>{bar} <code>{html.escape(self.line)}</code></div>"
+
+
+@contextmanager
+def _in_a_notebook(pace: Pace) -> Iterator[Report]:
+    """Rich needs ipywidgets there, and without them shows a warning in place of each bar."""
+    from IPython.display import display
+
+    latest, shown, ended = "", pace.began, False
+
+    def look() -> NotebookBar:
+        if pace.done < pace.total == 1:
+            return NotebookBar(f"{pace.title}: begun", 0, 1)
+        total = pace.done if ended else pace.total
+        return NotebookBar(pace.line(latest, ended), pace.done, total)
+
+    handle = display(look(), display_id=True)
+
+    def update(more: int, text: str) -> None:
+        nonlocal latest, shown
+        latest, now = text, time.monotonic()
+        pace.add(more)
+        if not more or now - shown >= SECONDS_A_LOOK:
+            shown = now
+            handle.update(look())
+
+    def end(text: str) -> None:
+        nonlocal latest, ended
+        latest, ended = text, True
+
+    try:
+        yield Report(update, end, pace.expect)
+    finally:  # after an error it stays where it was
+        handle.update(look())
 
 
 @contextmanager
@@ -160,7 +228,7 @@ def _logged(pace: Pace) -> Iterator[Report]:
         ended = True
         say(text)
 
-    yield Report(update, end)
+    yield Report(update, end, pace.expect)
     if not ended:
         say(latest)
 

@@ -1,6 +1,7 @@
 """The messages of the first hour: each says what to write."""
 
 import inspect
+import re
 import warnings
 
 import numpy as np
@@ -140,10 +141,21 @@ def test_seed_none_is_a_fresh_seed_and_is_said():
 
 
 @pytest.mark.parametrize(
-    "verb", [sf.simulate, sf.fit, sf.Posterior.sample, sf.Posterior.refine, sf.smc_abc, sf.diagnose, sf.compare]
-)
+    "verb",
+    [
+        sf.simulate, sf.fit, sf.Prior.sample, sf.Posterior.sample, sf.Posterior.check, sf.Posterior.refine, sf.Draws.predict,
+        sf.smc_abc, sf.evidence, sf.diagnose, sf.compare, sf.plots.predictive,
+    ],
+)  # fmt: skip
 def test_every_verb_takes_seed_none(verb):
     assert inspect.signature(verb).parameters["seed"].annotation == (int | None)
+
+
+def test_a_fresh_seed_of_the_priors_draws_is_said():
+    with pytest.warns(ScorefoldWarning, match=r"fresh random seed is \d+") as caught:
+        theta = PRIOR.sample(3, None)
+    said = int(re.search(r"seed=(\d+) to repeat", str(caught[0].message))[1])
+    np.testing.assert_array_equal(theta, PRIOR.sample(3, said))
 
 
 # Methods and stores

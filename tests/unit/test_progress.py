@@ -1,6 +1,8 @@
 """Progress in a pipe: lines that are true, a few seconds apart, on standard error."""
 
 import re
+import sys
+import types
 import warnings
 
 import numpy as np
@@ -10,6 +12,7 @@ from scipy import stats
 import scorefold as sf
 from scorefold import progress
 from scorefold.train.loop import _why_it_ended
+from scorefold.train.schedule import Limits, beats, last_round
 
 
 @pytest.fixture
@@ -50,6 +53,33 @@ def test_work_that_ends_early_says_why_and_once(capsys, clock):
         report.end("ended, as unseen cases were no longer fitted better")
     said = capsys.readouterr().err.splitlines()
     assert said == ["training: 1 of at most 320, 0:00, ended, as unseen cases were no longer fitted better"]
+
+
+def test_once_the_end_is_known_the_time_left_is_no_bound(capsys, clock):
+    """Of 785 rounds that there might be, 20 come: 'at most 8:34 left' was said until the last of them."""
+    with progress.bar("training", 785, show=True, may_end_early=True) as report:
+        for done in range(1, 21):
+            clock[0] += 1.0
+            if done == 10:
+                report.expect(20)
+            report("loss 1.0")
+        report.end("ended after 20 of at most 785 rounds")
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 2 of at most 785, 0:02, at most 13:03 left, loss 1.0",
+        "training: 7 of at most 785, 0:07, at most 12:58 left, loss 1.0",
+        "training: 12 of 20 (60%), 0:12, 0:08 left, loss 1.0",
+        "training: 17 of 20 (85%), 0:17, 0:03 left, loss 1.0",
+        "training: 20 of 20 (100%), 0:20, ended after 20 of at most 785 rounds",
+    ]
+
+
+def test_training_knows_its_end_once_the_rate_of_every_network_falls():
+    limits = Limits(rounds=100, patience=5, trial=5, fall=4)
+    stood_still, learns = np.ones(8), np.linspace(2.0, 1.0, 8)
+    assert last_round(np.stack([stood_still, learns]), limits) == 100
+    assert last_round(np.stack([stood_still, stood_still]), limits) == 9
+    assert beats(np.ones((2, 10)), limits).active.tolist() == [False, False], "after nine rounds it has ended"
+    assert beats(np.ones((2, 9)), limits).active.all()
 
 
 def test_compilation_does_not_count_for_the_time_left(capsys, clock):
@@ -123,9 +153,85 @@ def test_a_bar_on_a_terminal_shows_words_as_they_are(monkeypatch, capsys):
     monkeypatch.setattr("rich.progress.get_console", rich.get_console)
     with progress.bar("drawing", 2, show=True) as report:
         report("[bold]a[/bold]")
+        report.expect(3)
         report.end("[red]over")
     assert "[red]over" in screen.getvalue()
     assert capsys.readouterr().err == ""
+
+
+class Screen:
+    """IPython's `display`, which remembers what a notebook would show."""
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, what, display_id):
+        assert display_id
+        self.update(what)
+        return self
+
+    def update(self, what):
+        self.shown.append((repr(what), what._repr_html_()))
+
+
+@pytest.fixture
+def notebook(monkeypatch, clock):
+    """A notebook without ipywidgets: rich showed a warning there in place of every bar, and nothing else."""
+    import rich
+    from rich.console import Console
+
+    screen = Screen()
+    made = types.ModuleType("IPython.display")
+    made.display = screen.display
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", made)
+    monkeypatch.setattr(rich, "get_console", lambda: Console(force_jupyter=True))
+    return screen
+
+
+def test_a_bar_in_a_notebook_needs_no_widgets(notebook, clock):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with progress.bar("training", 785, show=True, may_end_early=True) as report:
+            for done in range(1, 21):
+                clock[0] += 1.0
+                if done == 10:
+                    report.expect(20)
+                report("<loss> 1.0")
+            report.end("ended")
+    lines = [line for line, _ in notebook.shown]
+    assert lines[0] == "training: 0 of at most 785, 0:00"
+    assert "training: 12 of 20 (60%), 0:12, 0:08 left, <loss> 1.0" in lines
+    last, shown = notebook.shown[-1]
+    assert last == "training: 20 of 20 (100%), 0:20, ended"
+    assert "value='20' max='20'" in shown
+    assert "&lt;loss&gt;" in notebook.shown[12][1]
+
+
+def test_a_notebook_is_not_flooded(notebook, clock):
+    with progress.bar("simulating", 10_240, show=True) as report:
+        for _ in range(10_240):
+            clock[0] += 2.0**-10
+            report("0 failed")
+    assert len(notebook.shown) < 60
+    assert notebook.shown[-1][0] == "simulating: 10,240 of 10,240 (100%), 0:10, 0 failed"
+
+
+def work_that_fails_after_one_of_three():
+    with progress.bar("drawing", 3, show=True) as report:
+        report("")
+        _ = 1 / 0
+
+
+def test_steps_and_errors_in_a_notebook(notebook, clock):
+    with progress.step("correcting", show=True):
+        clock[0] += 7.0
+    assert [line for line, _ in notebook.shown] == ["correcting: begun", "correcting: done, 0:07", "correcting: done, 0:07"]
+    assert "value" not in notebook.shown[0][1], "nobody knows how far it is"
+    notebook.shown.clear()
+    with pytest.raises(ZeroDivisionError):
+        work_that_fails_after_one_of_three()
+    assert notebook.shown[-1][0] == "drawing: 1 of 3 (33%), 0:00"
 
 
 def test_what_will_take_long_is_said_at_once(capsys, monkeypatch):

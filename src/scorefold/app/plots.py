@@ -243,7 +243,7 @@ def _simulated(prior: Prior, one: Round) -> np.ndarray:
 def predictive(
     draws: Draws,
     simulator: Callable[..., Any],
-    seed: int = 0,
+    seed: int | None = 0,
     title: str = "",
     workers: int | Workers | None = None,
 ) -> "Figure":
@@ -256,7 +256,7 @@ def predictive(
     Args:
         draws: what `posterior.sample` returned; they hold their observations.
         simulator: the simulator that the posterior was trained on.
-        seed: of the simulations.
+        seed: of the simulations; None takes a fresh one, and says which.
         title: above the figure.
         workers: who runs the simulator, as in `sf.simulate`; by default this process.
 
@@ -274,7 +274,7 @@ def predictive(
         >>> posterior = sf.fit(sf.simulate(prior, simulator, budget=2_000, set_size=5), "abc")
         >>> figure = sf.plots.predictive(posterior.sample([[0.5, 0.7], [0.9, -0.3], [0.1, 1.2]]), simulator)
     """
-    found = posterior_predictive(_drawn(draws), simulator, seed, workers)
+    found = posterior_predictive(_drawn(draws), simulator, settings.seed(seed), workers)
     return diagnosis_figures.of_predictive(found, title)
 
 

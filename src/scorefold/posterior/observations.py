@@ -94,12 +94,21 @@ def _refuse_missing_inputs(x_obs: Any, shape: tuple[int, ...], outcomes: tuple[s
         there = set(columns.columns_of(x_obs).names)
         if there & set(input_names) or not set(outcomes) <= there:
             return
-    elif np.shape(x_obs)[1:] == shape:
+    elif not _are_outcomes(x_obs, len(outcomes)):
         return
     how = f"write inputs=…, an array (n, {len(input_names)}) or a DataFrame, or put them behind the outcomes in x_obs."
     if isinstance(x_obs, columns.Columns):
         how = "add a column for each to the file, or name a file that has them (--inputs)."
     raise ScorefoldError(f"expected the known inputs of each observation, {listed(input_names)}: {how}")
+
+
+def _are_outcomes(x_obs: Any, count: int) -> bool:
+    """Whether an array has the shape of outcomes alone; one of another shape, or ragged, is refused as that."""
+    try:
+        given = np.shape(x_obs)
+    except ValueError:
+        return False
+    return given[1:] == (count,) or (len(given) == count == 1)
 
 
 def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missing: bool = False) -> np.ndarray:
@@ -119,9 +128,11 @@ def checked(x_obs: Any, shape: tuple[int, ...], x_names: tuple[str, ...], missin
         ) from None
     if x.shape[1:] != shape or x.ndim == 0:
         hint = " For one observation write x_obs[None]." if x.shape == shape else ""
+        hint += " Transposed it would fit: write x_obs.T." if x.shape != shape and x.T.shape[1:] == shape else ""
         hint += " Series that end early are padded with NaN." if missing and x.ndim == 1 + len(shape) else ""
+        named = f" ({listed(x_names)})" if x_names else ""
         raise ScorefoldError(
-            f"expected x_obs of shape {wanted}, as the simulations were; got {x.shape}. The first axis counts "
+            f"expected x_obs of shape {wanted}{named}, as the simulations were; got {x.shape}. The first axis counts "
             f"observations.{hint}"
         )
     if len(x) == 0:

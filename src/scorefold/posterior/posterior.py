@@ -222,7 +222,7 @@ class Posterior(Fitted, Densities):
         x_obs: Any,
         simulator: Callable[..., Any],
         sims: int = 300,
-        seed: int = 0,
+        seed: int | None = 0,
         workers: int | Workers | None = None,
         progress: bool = False,
         *,
@@ -237,7 +237,7 @@ class Posterior(Fitted, Densities):
             x_obs: the observations, (n, *shape).
             simulator: the one that the posterior was trained on.
             sims: simulator calls. Shifts have a standard error of about √(n / sims) posterior sd: 100 n of them tell 0.1 sd.
-            seed: of draws and simulations.
+            seed: of draws and simulations; None takes a fresh one, and says which.
             workers: who runs the simulator, as in `sf.simulate`.
             progress: show a bar.
             inputs: the known inputs of the observations, as in `sample`; simulations are made with these inputs.

@@ -104,7 +104,7 @@ class Doubts(NamedTuple):
     """By how many posterior sd simulations have found such draws off, at least: what a refinement's comparison says."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trust:
     """How far the draws may be from the true posterior, parameter by parameter; `draws.trust` holds it.
 
@@ -164,6 +164,9 @@ class Trust:
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.why}"
+
+    def __repr__(self) -> str:
+        return f"Trust({self})"
 
 
 def unknown(names: Sequence[str], reason: str) -> Trust:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from scorefold import settings
 from scorefold.errors import ScorefoldError
@@ -27,6 +28,8 @@ from scorefold.types import Float
 ROWS_AT_ONCE = 65_536
 MOST_ROWS_SHOWN = 20
 """Parameters in a notebook's table."""
+DRAWS_FOR_QUANTILES = 1_000
+"""From which that table has the quantiles of parameters that are not independent."""
 FLOAT32_EPS = np.finfo(np.float32).eps
 
 
@@ -237,12 +240,13 @@ class Prior:
         with np.errstate(all="ignore"):
             return self._law.from_normal(np.clip(u, *self._law.reach.T))
 
-    def sample(self, count: int, seed: int) -> Float[np.ndarray, "count dim"]:
+    def sample(self, count: int, seed: int | None) -> Float[np.ndarray, "count dim"]:
         """Draw parameters from the prior.
 
         Args:
             count: How many; 0 or more.
-            seed: A whole number of 0 or more. A longer run with the same seed starts with the shorter one's draws.
+            seed: A whole number of 0 or more; None takes a fresh one, and says which. A longer run with the same seed starts
+                with the shorter one's draws.
 
         Returns:
             θ (count, dim) in float64, with the columns in the order of `names`.
@@ -256,7 +260,7 @@ class Prior:
             >>> bool((prior.sample(5, seed=1) == prior.sample(9, seed=1)[:5]).all())
             True
         """
-        count, seed = settings.count("count", count, 0), settings.count("seed", seed, 0)
+        count, seed = settings.count("count", count, 0), settings.seed(settings.whole(seed))
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         if isinstance(self._law, Whitened):
             return self._law.sample(count, rng)
@@ -337,9 +341,15 @@ class Prior:
         return f"Prior({self._law.text(self.names)})"
 
     def _repr_html_(self) -> str:
-        shown = zip(self.names[:MOST_ROWS_SHOWN], self.bounds, strict=False)
-        rows = [(name, f"{low:.4g}", f"{high:.4g}") for name, (low, high) in shown]
-        return html_table("Prior", ("parameter", "least", "most"), rows, [repr(self)])
+        levels = np.array([0.05, 0.5, 0.95])
+        if self.independent:
+            between = self.from_normal(np.tile(ndtri(levels)[:, None], self.dim))
+        else:
+            between = np.quantile(self.sample(DRAWS_FOR_QUANTILES, 0), levels, axis=0)
+        values = np.stack([self.bounds[:, 0], *between, self.bounds[:, 1]], axis=1)
+        shown = zip(self.names[:MOST_ROWS_SHOWN], values, strict=False)
+        rows = [(name, *(f"{value:.4g}" for value in row)) for name, row in shown]
+        return html_table("Prior", ("parameter", "least", "5 %", "median", "95 %", "most"), rows, [repr(self)])
 
     def _values(self, what: str, values: ArrayLike) -> Values:
         array = settings.numbers(what, values)

@@ -48,7 +48,7 @@ def diagnosis_page(summary: dict[str, Any], pictures: dict[str, bytes]) -> str:
 def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
     own = {name: png for name, png in pictures.items() if name in OBSERVED}
     others = {name: png for name, png in pictures.items() if name not in OBSERVED}
-    words, kind = f"{say.verdict(summary)} {say.caveat(summary)}", "good" if summary["good"] else "bad"
+    words, kind = f"{say.verdict(summary)} {say.caveat(summary)}", "good" if say.is_good(summary) else "bad"
     body = [
         f'<p class="verdict {kind}">{escaped(words)}</p>',
         f'<p class="lead">{escaped(LEAD)} {escaped(say.data_sets(summary))}</p>',
@@ -61,7 +61,12 @@ def _body(summary: dict[str, Any], pictures: dict[str, bytes]) -> list[str]:
     ]  # fmt: skip
     if "observed" in summary:
         found = scrolled(table(("question", "p", ""), say.observed(summary)))
-        body += ["<section><h2>The observed data set</h2>", found, f'<p class="quiet">{escaped(say.power(summary))}</p>']
+        chance = "Even if all is right, each test fails in 5 % of cases."
+        body += [
+            "<section><h2>The observed data set</h2>",
+            found,
+            f'<p class="quiet">{chance} {escaped(say.power(summary))}</p>',
+        ]
         body += ['<div class="gallery">', *gallery(own, OBSERVED)]
         body += ["</div></section>"]
     body += ['<section><h2>Figures</h2><div class="gallery">', *gallery(others, CAPTIONS), "</div></section>"]

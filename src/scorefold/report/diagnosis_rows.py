@@ -60,13 +60,29 @@ def caveat(summary: Summary) -> str:
                 else "by little, as one of them does in 5 to 15 % of cases if all is right. More data sets will tell."
             )
         )
-    here = summary.get("observed", {}).get("p", {}).get("local C2ST")
+    here = _at_observed(summary)
     if here is not None and passes(here) != summary["good"]:
         said.append(
             "That is on average over the prior; for the observed data set it is "
-            + ("right, as far as can be told." if passes(here) else "NOT right (local C2ST).")
+            + (
+                "right, as far as can be told."
+                if passes(here)
+                else f"NOT right (local C2ST, p {written(here)}; a right one fails in 5 % of cases)."
+            )
         )
     return " ".join(said)
+
+
+def is_good(summary: Summary) -> bool:
+    """Whether what the verdict and its caveat say is good news."""
+    here = _at_observed(summary)
+    return bool(summary["good"]) and (here is None or passes(here))
+
+
+def _at_observed(summary: Summary) -> float | None:
+    """The p-value of local C2ST, where there is an observed data set."""
+    p: float | None = summary.get("observed", {}).get("p", {}).get("local C2ST")
+    return p
 
 
 def power(summary: Summary) -> str:

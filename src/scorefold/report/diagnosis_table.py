@@ -18,7 +18,7 @@ def table(summary: diagnosis_rows.Summary) -> Group:
     said = (diagnosis_rows.verdict(summary), diagnosis_rows.caveat(summary), diagnosis_rows.data_sets(summary))
     words = "".join(f"{one}\n" for one in said if one)
     parts: list[Any] = [
-        Text(words, style="bold" if summary["good"] else "bold red"),
+        Text(words, style="bold" if diagnosis_rows.is_good(summary) else "bold red"),
         grid(diagnosis_rows.QUANTITIES, diagnosis_rows.quantities(summary)),
         grid(("\njoint test", "\np", "\n"), diagnosis_rows.tests(summary)),
     ]

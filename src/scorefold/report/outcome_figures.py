@@ -70,7 +70,9 @@ def outcomes(
         plain(axes, title if axes is grid[0] else "")
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
-    legend_below(figure, 3, *grid[0].get_legend_handles_labels())
+    every = [axes.get_legend_handles_labels() for axes in grid[: len(panels)]]
+    named = {label: handle for handles, labels in every for handle, label in zip(handles, labels, strict=True)}
+    legend_below(figure, columns + 1, list(named.values()), list(named))
     return figure
 
 
@@ -132,5 +134,6 @@ def _histogram(axes: Axes, panel: _Panel) -> None:
 
 def _marks(axes: Axes, place: np.ndarray, seen: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     out = (seen < low) | (seen > high)
+    said = "observed, out of these" if out.any() else "_"  # with this one it is not in the legend
     axes.plot(place[~out], seen[~out], "o", color=INK, ms=3.5, label="observed")
-    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5)
+    axes.plot(place[out], seen[out], "D", color=ORANGE, ms=4.5, label=said)

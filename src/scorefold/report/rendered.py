@@ -6,7 +6,8 @@ from rich.console import Console, Group
 
 LINE_LENGTH = 100
 """Letters in a line."""
-IN_A_NOTEBOOK = "<pre style='white-space:pre;overflow-x:auto;line-height:normal'>{code}</pre>"
+IN_A_NOTEBOOK = "<pre style='white-space:pre;overflow-x:auto;line-height:normal;font-family:monospace'>{code}</pre>"
+"""Styles of notebooks may take a font whose letters are not all as wide."""
 
 
 def as_text(parts: Group) -> str:

@@ -157,8 +157,9 @@ def parameters(prior: Prior, theta: Any) -> np.ndarray:
     if theta.ndim == 1 and prior.dim == 1:
         theta = theta[:, None]
     if theta.ndim != 2 or theta.shape[1] != prior.dim:
+        hint = ". Transposed it would fit: write theta.T" if theta.ndim == 2 and len(theta) == prior.dim else ""
         raise ScorefoldError(
-            f"expected theta of shape (cases, {prior.dim}), with the columns {listed(prior.names)}; got {theta.shape}"
+            f"expected theta of shape (cases, {prior.dim}), with the columns {listed(prior.names)}; got {theta.shape}{hint}"
         )
     u = prior.to_normal(theta)
     if prior.has_density:
@@ -207,9 +208,12 @@ def _put_together(
     single, good = _in_single_precision(observations, len(input_names), missing)
     calls, failed = len(good), int((~good).sum())
     if failed > MOST_LEFT_OUT * calls:
+        unseen = not missing and np.isnan(observations).any()
+        hint = " Where NaN is a number that was not observed, write missing=True." if unseen else ""
         raise ScorefoldError(
             f"expected finite observations within ±{LARGEST_X:.0e}; {failed:,} of {calls:,} hold NaN, infinity or larger "
             "numbers. Up to a tenth are left out; if more are missing whatever θ is, leave them out yourself, with their theta."
+            + hint
         )
     if failed:
         warnings.warn(

@@ -251,14 +251,22 @@ def _hint(seen: Seen, x: np.ndarray) -> str:
 
 
 def _units(seen: Seen, x: np.ndarray) -> str:
+    """Which factor makes strange numbers like the simulated ones; of several, the one after which they are of their size."""
     strange, like = np.flatnonzero(_Strange(seen, x).range).tolist(), {}
+    usual = np.array([_size(seen.quantiles[:, j]) for j in strange])
     for factor in UNITS:
         scaled = x.copy()
         scaled[:, strange] /= factor
         if not _Strange(seen, scaled):
-            middle = _scores(np.median(scaled, axis=0)[None], seen.quantiles)[0, strange]
-            like[factor] = float(np.abs(middle).max())
+            sizes = np.array([_size(scaled[:, j]) for j in strange])
+            like[factor] = float(np.abs(np.log(sizes / usual)).max())
     if like:
-        best = min(like, key=lambda factor: like[factor])  # of several, the one that comes closest to the middle
+        best = min(like, key=lambda factor: like[factor])
         return f" Divided by {best:,g}, {listed([seen.name(j) for j in strange])} would be like them: look at the units."
     return " Look at units, at the order of columns, and at what the simulator leaves out."
+
+
+def _size(values: np.ndarray) -> float:
+    """How large numbers usually are, whatever their signs, those that are 0 left out."""
+    sizes = np.abs(values[values != 0])
+    return float(np.median(sizes)) if len(sizes) else float(np.finfo(np.float32).tiny)

@@ -23,11 +23,13 @@ from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State, stopped
 from scorefold.train.rows import everywhere
-from scorefold.train.schedule import Limits, beats, decided_decays, limits_of, starting_decays
+from scorefold.train.schedule import Limits, beats, decided_decays, last_round, limits_of, starting_decays
 from scorefold.train.steps import Idle, Network, Objective, Order, Run, Setup, advance, run_by_run, untrained, validate
 from scorefold.train.training import MOST_UNSEEN, History, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
 from scorefold.types import QUICKLY, Array, Float, Int, new_key
+
+WHEN_IT_ENDS = "training ends when unseen cases are no longer fitted better"
 
 
 def train(
@@ -197,13 +199,15 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
         state = found or _start(program)
         report = stack.enter_context(bar("training", rounds, progress, state.round, may_end_early=True))
         if not state.done:
-            report.update(0, "compiling the first round")
+            report.update(0, f"compiling the first round; {WHEN_IT_ENDS}")
         while not state.done:
             try:
                 state = _one_round(program, state)
             except KeyboardInterrupt:
                 raise stopped(state, rounds) from None
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
+            if (last := last_round(state.arrays["losses"]["validation"], program.limits)) < rounds:
+                report.expect(last)
             report(f"loss {train:.4f}  validation {validation:.4f}")
             if watch is not None:
                 watch.after_round(state, rounds)

@@ -77,6 +77,13 @@ def beats(validation: np.ndarray, limits: Limits) -> Beat:
     return Beat(first.astype(np.float32), last.astype(np.float32), began == done, done < ended)
 
 
+def last_round(validation: np.ndarray, limits: Limits) -> int:
+    """After how many rounds all runs will have ended, as far as losses (runs, rounds done + 1) tell: once every run's rate
+    falls this is certain, and before that it is all that there may be.
+    """
+    return max(_fall(own, limits)[1] for own in validation)
+
+
 def _fall(validation: np.ndarray, limits: Limits) -> tuple[int, int]:
     """After how many rounds the rate begins to fall, and is zero; beyond the last one while it is steady."""
     best = np.minimum.accumulate(np.where(np.isfinite(validation), validation, np.inf))

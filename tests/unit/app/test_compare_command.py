@@ -7,6 +7,8 @@ from command_line import call, gives_up_what_hangs
 from scipy import stats
 
 import scorefold as sf
+from scorefold.app.commands.usage import screen
+from scorefold.report.comparison_table import table
 
 OWN = """
 [prior]
@@ -62,6 +64,20 @@ def test_table_verdict_and_folder(own, tmp_path):
     assert "own_line_compared:simulate" in page
     assert call("report", out).exit_code == 0
     assert (out / "report.html").read_text() == page
+
+
+def test_no_number_is_broken_in_a_pipe(monkeypatch):
+    """rich takes 80 letters there, in which '0.123 ± 0.041' had two lines."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console = screen()
+    with console.capture() as shown:
+        score, share = {"mean": 0.123, "error": 0.041}, {"mean": 0.5, "error": 0.08}
+        one = {"energy score": score, "behind the best": score, "50 % holds": share, "90 % holds": share, "p": 0.5}
+        one |= {"seconds": 4.6, "calibrated": True, "diverged": 0, "not converged": 0}
+        head = {"verdict": "take a: it is.", "data sets": {"used": 20, "failed": 0}, "n": 10, "draws": 50}
+        posteriors = {"nle.model": one, "abc.model": one}
+        console.print(table({**head, "posteriors": posteriors, "tied": ["nle.model"], "take": "nle.model", "refused": {}}))
+    assert "abc.model  0.123 ± 0.041  0.123 ± 0.041  50% ± 8%  50% ± 8%  0.500  4.6      worse" in shown.get()
 
 
 def test_nothing_is_written_unless_asked_and_folders_of_one_name_keep_their_paths(own, tmp_path, monkeypatch):

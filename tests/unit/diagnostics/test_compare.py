@@ -284,6 +284,7 @@ def test_the_result_as_table_summary_file_and_line(tmp_path):
     assert len(repr(found)) < 240
     assert "take it: best score" in str(found)
     assert found._repr_html_().startswith("<pre")
+    assert "font-family:monospace" in found._repr_html_(), "columns were out of line in a notebook"
     assert found.write(tmp_path / "out", {"simulator": "<mine>"}) == tmp_path / "out"
     summary = json.loads((tmp_path / "out" / "comparison.json").read_text(), parse_constant=pytest.fail)
     assert summary == {**found.summary(), "about": {"simulator": "<mine>"}}

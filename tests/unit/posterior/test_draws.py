@@ -1,9 +1,11 @@
 """What draws are to a user: a table, arrays by name, and something that prints on a screen."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
+import scipy.stats
 from untrained import CASES, DRAWS, MARGINALS, NORMAL, REFINED, untrained
 
 import scorefold as sf
@@ -154,6 +156,23 @@ def test_html_shows_words_to_the_left_and_says_what_it_leaves_out():
     assert "The table is of" not in few
     assert "Of 50 numbers the first" in many
     assert "text-align:right" in few
+
+
+def test_a_prior_in_a_notebook_shows_where_its_parameters_lie():
+    """It showed bounds alone, 0 and inf."""
+    prior = sf.Prior({"rate": scipy.stats.lognorm(0.5, scale=2.0), "place": scipy.stats.uniform(-1, 2)})
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t", prior._repr_html_())
+    assert cells[:6] == ["parameter", "least", "5 %", "median", "95 %", "most"]
+    assert cells[6:12] == ["rate", "0", "0.8787", "2", "4.552", "inf"]
+    assert cells[12:] == ["place", "-1", "-0.9", "0", "0.9", "1"]
+    least, low, median, high, most = map(float, re.findall(r"<td[^>]*>([^<]*)</td", NORMAL._repr_html_())[1:6])
+    assert least < low < median < high < most
+
+
+def test_trust_is_shown_in_words():
+    """It was a line of arrays."""
+    known = Trust(("a",), *[np.array([0.1])] * 4, "good", "means expected within 0.1 posterior sd")
+    assert repr(known) == "Trust(good: means expected within 0.1 posterior sd)"
 
 
 def test_html_of_draws_escapes_names():

@@ -71,6 +71,9 @@ def test_each_data_set_of_a_list_has_its_inputs(posterior):
 
 REFUSED = {
     "no inputs": (Y, None, "the known inputs of each observation, dose: write inputs="),
+    "transposed": (np.c_[Y, DOSE].T, None, r"shape \(n, 2\) \(y, dose\).*\(2, 4\).* Transposed it would fit: write x_obs.T"),
+    "a number too many": (np.c_[Y, Y, DOSE], None, r"shape \(n, 2\) \(y, dose\), as the simulations were; got \(4, 3\)"),
+    "rows of several lengths": ([[0.1, 0.2], [0.3]], None, r"expected x_obs to be numbers of shape \(n, 2\)"),
     "a table without them": (pd.DataFrame({"y": Y}), None, "the known inputs of each observation, dose"),
     "a file without them": (Columns(("y",), (Y,)), None, "dose: add a column for each to the file, or .*--inputs"),
     "a table of something else": (pd.DataFrame({"rt": Y, "dose": DOSE}), None, "y is missing. There are rt, dose"),

@@ -9,11 +9,22 @@ from scorefold.report.next_steps import after_diagnosis
 
 def test_a_verdict_on_average_and_one_at_the_observations_do_not_contradict_each_other():
     good = say.caveat(summary(observed={"local C2ST": 0.01}))
-    assert good == "That is on average over the prior; for the observed data set it is NOT right (local C2ST)."
+    assert good == (
+        "That is on average over the prior; for the observed data set it is NOT right (local C2ST, p 0.010; a right one fails "
+        "in 5 % of cases)."
+    )
     bad = say.caveat(summary(good=False, observed={}))
     assert bad == "That is on average over the prior; for the observed data set it is right, as far as can be told."
     assert say.caveat(summary(observed={})) == ""
     assert say.caveat(summary(good=False, observed={"local C2ST": 0.01})) == ""
+
+
+def test_a_headline_that_says_not_right_is_no_good_news():
+    """Its page had the green of a good verdict beside it."""
+    assert say.is_good(summary())
+    assert say.is_good(summary(observed={}))
+    assert not say.is_good(summary(observed={"local C2ST": 0.01}))
+    assert not say.is_good(summary(good=False, observed={}))
 
 
 @pytest.mark.parametrize(

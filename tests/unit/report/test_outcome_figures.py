@@ -61,6 +61,10 @@ def test_what_is_out_of_the_band_is_orange():
     figure = outcomes(("rt", "choice"), ("continuous", "binary"), reactions(200, slower=3.0), reactions(60, 200))
     orange = [line for line in figure.axes[1].lines if line.get_marker() == "D"]
     assert sum(len(line.get_xdata()) for line in orange) > 3
+    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert said == ["95 % of simulated data sets", "half of them are below", "observed", "observed, out of these"]
+    within = outcomes(("choice",), ("binary",), np.tile([0.0, 1.0], 20)[:, None], np.tile([0.0, 1.0], (30, 20))[..., None])
+    assert "observed, out of these" not in [text.get_text() for text in within.legends[0].get_texts()]
 
 
 def test_counts_are_bars_and_large_ones_a_histogram():

@@ -98,6 +98,11 @@ def test_a_set_loses_only_the_observation_that_failed():
 
 REFUSED = {
     "another prior": (lambda: sf.Simulations("prior", THETA, X), "expected a scorefold.Prior; got str"),
+    "theta on its side": (lambda: sf.Simulations(PRIOR, THETA.T, X), r"got \(2, 200\). Transposed it would fit: write theta.T"),
+    "half of it missing": (
+        lambda: sf.Simulations(PRIOR, THETA, np.where(X < 0, np.nan, X)),
+        "not observed, write missing=True",
+    ),
     "one parameter": (lambda: sf.Simulations(PRIOR, THETA[:, :1], X), r"\(cases, 2\), with the columns a, b; got \(200, 1\)"),
     "outside": (lambda: sf.Simulations(PRIOR, THETA + np.array([0, 9]), X), "expected 'b' finite and within the support"),
     "swapped": (lambda: sf.Simulations(PRIOR, Frame(b=THETA[:, 1], a=THETA[:, 0]), X), "columns a, b of theta in this order"),

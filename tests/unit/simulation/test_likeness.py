@@ -67,6 +67,14 @@ def test_of_several_units_the_likeliest_is_said():
     assert "Divided by 100, contrast would" in unlike(seen, np.concatenate([x, x / 100], axis=1))
 
 
+def test_a_number_around_zero_in_another_unit():
+    """Divided by a million all of them are near zero, in the middle of what was simulated; this was the advice."""
+    seen = simulated(lambda theta, rng: np.array([rng.normal()]), ("mood",))
+    x = 1_000 * np.random.default_rng(0).normal(size=(30, 1))
+    assert "Divided by 1,000, mood would" in unlike(seen, x)
+    assert "Divided by 1,000, mood would" in unlike(seen, np.array([[700.0]]))
+
+
 def test_swapped_columns():
     text = unlike(REACTIONS, observed(reaction, 50, 0)[:, ::-1])
     assert "choice was simulated as only 0 or 1, and is 0." in text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import at_work, counted, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known, screen
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -27,7 +27,6 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Folder for a page and comparison.json.")] = None,
 ) -> None:
     """Compare saved posteriors on simulated data sets, and say in words which one to take."""
-    from rich.console import Console
     from rich.markup import escape
 
     from scorefold import tasks as room
@@ -38,7 +37,7 @@ def compare(
     if len(models) < 2:
         raise typer.BadParameter("expected two models or more; for a single one use `scorefold diagnose`", param_hint="MODEL")
     names = _names(models)
-    source, console = source_of(known("--task", lambda: room.get(task)), config), Console()
+    source, console = source_of(known("--task", lambda: room.get(task)), config), screen()
     if out:
         folder(out)
     with at_work():

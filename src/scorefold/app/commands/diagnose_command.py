@@ -7,7 +7,7 @@ import typer
 
 from scorefold.app.commands.observation_files import read_observations
 from scorefold.app.commands.simulator_source import belongs, source_of
-from scorefold.app.commands.usage import at_work, counted, folder, known
+from scorefold.app.commands.usage import at_work, counted, folder, known, screen
 
 if TYPE_CHECKING:
     from scorefold.posterior.posterior import Posterior
@@ -36,7 +36,6 @@ def diagnose(
     out: Annotated[Path, typer.Option(help="Folder for the page, its figures and the summary.")] = Path("diagnosis"),
 ) -> None:
     """Check the calibration of a posterior on simulated data sets, and say in words what is wrong with it."""
-    from rich.console import Console
     from rich.markup import escape
 
     from scorefold import methods
@@ -48,7 +47,7 @@ def diagnose(
     _check_options(model, config, observations, observe, sims)
     chosen = known("--task", lambda: room.get(task))
     known("--method", lambda: methods.get(method))
-    source, console = source_of(chosen, config), Console()
+    source, console = source_of(chosen, config), screen()
     x_obs = read_observations(observations, "--observations") if observations else None
     known_inputs = read_observations(inputs, "--inputs") if inputs else None
     folder(out)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def refine(
-    model: Annotated[Path, typer.Argument(help="A model of nle, f-npse or pf-npse that `scorefold fit` wrote.")],
+    model: Annotated[
+        Path, typer.Argument(help="A model of nle, f-npse or pf-npse that `scorefold fit` or `posterior.save` wrote.")
+    ],
     observations: Annotated[Path, typer.Argument(help="A .npy file (n, …), or a .csv file with one observation in each row.")],
     config: Annotated[Path, typer.Option(help="The TOML file whose simulator it was trained on.")],
     out: Annotated[Path, typer.Option(help="Folder for the refined model.")],

@@ -8,11 +8,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from scorefold.errors import ScorefoldError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 
@@ -72,6 +75,18 @@ def new_model(save: Path) -> None:
     if save.is_symlink() or save.exists():
         raise typer.BadParameter(f"{save} exists already; name a new folder", param_hint="--save")
     model_folder(save, "--save")
+
+
+def screen() -> "Console":
+    """Where a command's tables go: a terminal with its own width; a pipe or a file with that of `print`, where rich would take
+    80 letters and break numbers.
+    """
+    from rich.console import Console
+
+    from scorefold.report.rendered import WIDTH
+
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH)
 
 
 @contextmanager
