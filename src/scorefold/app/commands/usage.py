@@ -83,10 +83,10 @@ def screen() -> "Console":
     """
     from rich.console import Console
 
-    from scorefold.report.rendered import WIDTH
+    from scorefold.report.rendered import LINE_LENGTH
 
     console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDTH)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=LINE_LENGTH)
 
 
 @contextmanager
