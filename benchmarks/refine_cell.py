@@ -94,7 +94,7 @@ def shares(task: str, theta: Any, reference: Any) -> list[float]:
     """The weights of modes that are equal in truth; none where there is one mode."""
     import numpy as np
 
-    from scorefold.methods.refine.modes import deepest_valley
+    from scorefold.posterior.modes import deepest_valley
 
     if task == "slcp":
         quadrant = 2 * (theta[:, 2] > 0) + (theta[:, 3] > 0)

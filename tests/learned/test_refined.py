@@ -15,8 +15,8 @@ from scorefold import tasks
 from scorefold.errors import Interrupted, ScorefoldError, ScorefoldWarning, SimulatorError, UntrustworthyDraws
 from scorefold.methods.refine import score_summaries as summaries
 from scorefold.methods.refine import told_apart
-from scorefold.methods.refine.modes import deepest_valley
 from scorefold.methods.refine.region import round_number
+from scorefold.posterior.modes import deepest_valley
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.tasks.gaussian import standard_normal_prior
 from scorefold.train import loop

@@ -14,12 +14,12 @@ from scorefold.density.cells import Lattice
 from scorefold.density.coordinates import Coordinates
 from scorefold.density.masked_line import MaskedLine
 from scorefold.methods.load import POSTERIORS
-from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.never_worse import Compared, Judged
 from scorefold.methods.refine.refined import RefinedPosterior, Round
 from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.score_summaries import Summaries
 from scorefold.posterior.made import Made
+from scorefold.posterior.modes import Mode
 from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.saved import About
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal

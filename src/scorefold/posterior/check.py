@@ -28,6 +28,7 @@ import numpy as np
 from scipy import stats
 
 from scorefold.errors import ScorefoldError, ScorefoldWarning
+from scorefold.posterior.modes import count_of, divided
 from scorefold.posterior.pair_moments import LEAST_PRECISION, Pairs, correction, moments, sure, widths
 from scorefold.posterior.trust import BAD, SHIFTS, UNKNOWN, VERDICTS, WIDTHS, Around
 from scorefold.prior import Prior
@@ -119,6 +120,8 @@ class Check:
     correction: LocalMean
     prior: Prior
     shape: tuple[int, ...]
+    several_modes: bool = False
+    """Of the draws: then shifts and widths are those of all modes together, and cannot be corrected."""
 
     @property
     def verdict(self) -> str:
@@ -217,6 +220,11 @@ class Check:
         """The correction, for the posterior that was checked."""
         if prior != self.prior or shape != self.shape:
             raise ScorefoldError("expected the check of this posterior; got one of another. Call posterior.check first.")
+        if self.several_modes:
+            raise ScorefoldError(
+                "expected draws with one mode to correct; got several, around which a straight line says nothing. Use "
+                "posterior.refine(x_obs, simulator), which moves every mode by itself."
+            )
         return self.correction
 
     def __str__(self) -> str:
@@ -276,6 +284,7 @@ def run_check(
         correction=correction(found, u, n, posterior.lowest_noise, (error, width_error)),
         prior=posterior.prior,
         shape=posterior.shape,
+        several_modes=count_of(divided(u)) > 1,
     )
 
 

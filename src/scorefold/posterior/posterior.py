@@ -276,7 +276,8 @@ class Posterior(Fitted, Densities):
             A posterior of the same kind.
 
         Raises:
-            ScorefoldError: if this posterior has no scores or likelihood, was corrected before, or the check is of another one.
+            ScorefoldError: if this posterior has no scores or likelihood, was corrected before, the check is of another one, or
+                the draws have several modes.
 
         `docs/trust.md` has an example that the tests run.
         """

@@ -12,8 +12,7 @@ from scorefold.methods.refine.around_draws import Job, first_draws, spread
 from scorefold.methods.refine.cases import EDGE, near_modes, nearest, together
 from scorefold.methods.refine.cases import FRAME as FRAME_INFLATION
 from scorefold.methods.refine.likelihood_rounds import Fitting, _each_mode_moved_on
-from scorefold.methods.refine.modes import moved_within_modes
-from scorefold.methods.refine.region import propose, round_number
+from scorefold.methods.refine.region import moved_within_modes, propose, round_number
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import GaussianProposal

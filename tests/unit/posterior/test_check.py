@@ -100,6 +100,16 @@ def test_what_is_the_same_for_all_observations_simulations_can_tell():
     assert np.allclose(of_observations(bias + own), 5_000 * 0.3**2 * np.eye(2), rtol=0.1, atol=30)
 
 
+@pytest.mark.false_failure(1e-9)
+def test_draws_of_several_modes_are_not_corrected_by_a_straight_line():
+    u = np.random.default_rng(0).standard_normal((1_000, 2)) / 10
+    how = Simulating(simulator, 400, 0, None, False)
+    one, two = (run_check(Scores(), X, u + side * (np.arange(1_000) % 2)[:, None], how) for side in (0, 2))
+    assert one.correction_for(RIGHT.prior, (2,)) is one.correction
+    with pytest.raises(ScorefoldError, match="expected draws with one mode to correct; got several"):
+        two.correction_for(RIGHT.prior, (2,))
+
+
 def test_scores_of_members_are_the_gradients_of_their_terms():
     posterior = untrained("nle")
     x, u = jnp.ones((16, 2)) * jnp.arange(16)[:, None] / 10, jnp.array([0.2, -0.1])

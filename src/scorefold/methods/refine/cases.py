@@ -11,8 +11,8 @@ import numpy as np
 
 from scorefold.density.coordinates import at
 from scorefold.density.mode_lines import MOST_MODES, ModePlaces, places_of
-from scorefold.methods.refine.modes import count_of, divided, which_of
 from scorefold.methods.refine.region import round_number
+from scorefold.posterior.modes import count_of, divided, which_of
 from scorefold.prior import Prior
 from scorefold.prior.proposal import Proposal
 from scorefold.simulation.simulations import Simulations

@@ -12,7 +12,7 @@ and their standard deviation over the members is the other part. Both are added 
 
 import numpy as np
 
-from scorefold.methods.refine.modes import Mode, count_of, divided, which_of
+from scorefold.posterior.modes import Mode, count_of, divided, which_of
 from scorefold.posterior.summed import SummedPosterior
 
 FARTHEST_LOG = 50.0

@@ -38,7 +38,6 @@ from scorefold.methods.refine.cases import together
 from scorefold.methods.refine.finish import NOT_COMPARED, finished, refined_by_likelihoods
 from scorefold.methods.refine.likelihood_rounds import Fitting, agree, fit_in
 from scorefold.methods.refine.mode_weights import modes_by_likelihood, modes_by_scores
-from scorefold.methods.refine.modes import Split, deepest_valley
 from scorefold.methods.refine.never_worse import better, reserved
 from scorefold.methods.refine.plan import check_made, check_plan, check_sampler_of, smallest_share
 from scorefold.methods.refine.refined import RefinedPosterior, draw_in_region
@@ -48,6 +47,7 @@ from scorefold.methods.refine.score_summaries import Summaries, summarised
 from scorefold.methods.refine.shared import Shared, each
 from scorefold.methods.refine.straight_line import likest, locate
 from scorefold.posterior.composed import ComposedPosterior
+from scorefold.posterior.modes import Split, deepest_valley
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole

@@ -14,7 +14,6 @@ import numpy as np
 
 from scorefold.compose import Rule
 from scorefold.errors import ScorefoldError, UntrustworthyDraws
-from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.region import Fit, fit_of
 from scorefold.methods.refine.round import Round
@@ -23,6 +22,7 @@ from scorefold.posterior.check import Check
 from scorefold.posterior.composed import ComposedPosterior, Composition
 from scorefold.posterior.draws import AS_THE_METHOD_SAYS, Drawn, Options
 from scorefold.posterior.made import Made
+from scorefold.posterior.modes import Mode
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.posterior.summed import SummedPosterior

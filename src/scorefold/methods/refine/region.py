@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorefold.errors import ScorefoldError, closest
+from scorefold.posterior.modes import count_of, divided, which_of
 from scorefold.prior.proposal import GaussianProposal, Proposal, TruncatedProposal, whole
 from scorefold.simulation.simulations import Simulations
 
@@ -27,6 +28,8 @@ NO_HELP = 0.2
 """Mean log ratio of a straight line's sds to those of the draws before, from which on it is thought worse than they are."""
 STRETCH = 0.5
 KINDS = ("gaussian", "truncated")
+FEWEST_OF_A_MODE = 20
+"""Draws by which it can be told how far a mode moved."""
 STEPS_AN_OCTAVE = 4
 """Of numbers of cases, as a power of two."""
 
@@ -101,6 +104,19 @@ def moved(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     shift = np.linalg.solve(root, after.mean(axis=0) - before.mean(axis=0))
     widths = np.log(after.std(axis=0) / before.std(axis=0))
     return float(np.sqrt((shift**2).mean())), float(widths.mean())
+
+
+def moved_within_modes(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
+    """As `moved`, mode by mode of the draws before: how much each weighs is another matter."""
+    modes = divided(before)
+    labels, own = which_of(modes, before), which_of(modes, after)
+    count = np.bincount(own, minlength=count_of(modes))
+    kept = np.flatnonzero(count >= FEWEST_OF_A_MODE)
+    if not len(kept):
+        return moved(before, after)
+    each = np.array([moved(before[labels == mode], after[own == mode]) for mode in kept])
+    weights = count[kept] / count[kept].sum()
+    return float(np.sqrt(weights @ each[:, 0] ** 2)), float(weights @ each[:, 1])
 
 
 def acceptance(sims: Simulations, own: Proposal, proposal: Proposal) -> np.ndarray:

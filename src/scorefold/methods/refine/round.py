@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.methods.refine.modes import Mode
 from scorefold.methods.refine.region import Fit
+from scorefold.posterior.modes import Mode
 from scorefold.prior.proposal import GaussianProposal, Proposal
 from scorefold.shown import listed
 from scorefold.types import Float

@@ -20,13 +20,13 @@ from scorefold.errors import Interrupted, ScorefoldWarning
 from scorefold.methods.refine.around_draws import Job, drawn_by, spread
 from scorefold.methods.refine.likelihood_rounds import agree
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
-from scorefold.methods.refine.modes import vanished
 from scorefold.methods.refine.never_worse import Compared, Judged, squared
 from scorefold.methods.refine.refined import RefinedPosterior
 from scorefold.methods.refine.region import FAR, fit_of, moved
 from scorefold.methods.refine.round import some_of
 from scorefold.posterior.check import Simulating, simulated_sets
 from scorefold.posterior.contrast import Told, summed_terms, told
+from scorefold.posterior.modes import vanished
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.types import single_precision

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorefold.methods.refine.region import moved
 from scorefold.types import Float
 
 SHALLOW = 0.5
@@ -99,19 +98,6 @@ def vanished(before: np.ndarray, after: np.ndarray) -> int:
     """How many modes of the draws before have less than a quarter of their share left; 0 where there was one."""
     modes = divided(before)
     return int((shares_of(modes, after) < shares_of(modes, before) / 4).sum())
-
-
-def moved_within_modes(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
-    """As `moved`, mode by mode of the draws before: how much each weighs is another matter."""
-    modes = divided(before)
-    labels, own = which_of(modes, before), which_of(modes, after)
-    count = np.bincount(own, minlength=count_of(modes))
-    kept = np.flatnonzero(count >= FEWEST_EACH)
-    if not len(kept):
-        return moved(before, after)
-    each = np.array([moved(before[labels == mode], after[own == mode]) for mode in kept])
-    weights = count[kept] / count[kept].sum()
-    return float(np.sqrt(weights @ each[:, 0] ** 2)), float(weights @ each[:, 1])
 
 
 def within_modes(u: np.ndarray) -> np.ndarray:

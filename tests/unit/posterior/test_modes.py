@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scorefold.methods.refine.modes import count_of, deepest_valley, divided, shares_of, vanished, which_of
+from scorefold.posterior.modes import count_of, deepest_valley, divided, shares_of, vanished, which_of
 
 
 def shapes(dim, rng):
