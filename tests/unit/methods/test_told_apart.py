@@ -16,7 +16,7 @@ from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.never_worse import Compared
-from scorefold.methods.refine.told_apart import best_likelihood, line_alone
+from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_alone
 from scorefold.posterior.draws import Options
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
@@ -116,6 +116,17 @@ def test_a_network_of_noise_is_left_out_and_one_that_mends_the_line_is_kept():
     kept, said = chosen(known(2.0), mending)
     assert said.kept == "a likelihood"
     assert kept.local is mending
+
+
+def test_the_start_is_kept_unless_another_one_is_surely_better():
+    rng = np.random.default_rng(0)
+    start, noise = np.full(100, 3.0), rng.normal(size=100)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)  # a standard error of 0.1
+    assert best_of([start, start - 0.09 + noise]) == 0
+    assert best_of([start, start - 0.11 + noise]) == 1
+    assert best_of([start, start - 0.5 + noise, start - 0.6 + noise]) == 2
+    assert best_of([start, start, np.full(100, np.inf)]) == 0
+    assert best_of([np.full(100, np.inf), start]) == 1
 
 
 def test_where_nothing_can_be_compared_the_line_is_kept_or_what_has_none():

@@ -1,13 +1,14 @@
 """Never worse than a start by NLE: data sets simulated where the posterior is say which likelihood is the best there.
 
 Judged by the same data sets are the start, the likelihood of the last round and, where that has a network, the straight line
-that the network starts from. The one that tells best which of some draws a data set came from is kept
-(`posterior/contrast.py`): draws of the start, as far as they lie in the last round's frame, of the last round and of the one
-before. Data sets have as many observations as the one that refinement is for, or as many as the budget has room for, and then
-lie farther apart.
+that the network starts from. Each says which of some draws a data set came from (`posterior/contrast.py`): draws of the start,
+as far as they lie in the last round's frame, of the last round and of the one before. The one that tells it best is kept, and
+the start unless another one is better by more than a standard error. Data sets have as many observations as the one that
+refinement is for, or as many as the budget has room for, and then lie farther apart.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from scorefold.posterior.contrast import Told, summed_terms, told
 from scorefold.posterior.modes import vanished
 from scorefold.posterior.summed import SummedPosterior
 from scorefold.prior.proposal import Proposal, whole
-from scorefold.types import single_precision
+from scorefold.types import Float, single_precision
 
 NAMES = ("the start", "a likelihood", "a straight line")
 FEWEST_SETS = 30
@@ -70,12 +71,21 @@ def best_likelihood(
         found = [told(summed_terms(start, x, u), u)]
         found += [told(summed_terms(one, x, region.to_w(u)), u) for one in (local, alone) if one is not None]
     judged = tuple(_judged(name, one, np.sqrt(len(job.x) / size)) for name, one in zip(NAMES, found, strict=False))
-    best = min(range(len(found)), key=lambda i: float(found[i].loss.mean()))
+    best = best_of([one.loss for one in found])
     compared = Compared(calls, judged, NAMES[best])
     if best == NAMES.index("a straight line"):
         assert alone is not None
         return _by_line(refined, alone, job), compared
     return (start, refined)[best], compared
+
+
+def best_of(losses: Sequence[Float[np.ndarray, " sets"]]) -> int:
+    """The one of least mean loss; the first, which is the start, unless another one is better by more than a standard error."""
+    best = min(range(len(losses)), key=lambda i: float(losses[i].mean()))
+    if not np.isfinite(losses[0]).all():
+        return best
+    gain = losses[0] - losses[best]
+    return best if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)) else 0
 
 
 def line_alone(local: SummedPosterior) -> SummedPosterior | None:
