@@ -16,6 +16,7 @@ from scorefold.density.mean_terms import MeanTerms
 from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.never_worse import Compared
+from scorefold.methods.refine.region import Fit
 from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_alone
 from scorefold.posterior.draws import Options
 from scorefold.posterior.refining import Refining
@@ -74,12 +75,12 @@ def learned(spoil=0.0, shift=0.0):
     return SummedPosterior(PRIOR.proposing(FRAME), method, terms, None, (2,))
 
 
-def refined_by(local):
+def refined_by(local, fit=Fit(0.0, 0.1, (0.4, 0.5))):  # noqa: B008
     """As if rounds had found the frame."""
     refined = untrained.refined("refined")
     draws = np.random.default_rng(3).multivariate_normal(FRAME.mean, FRAME.root @ FRAME.root.T / 4, 200).astype(np.float32)
     far = np.array([[60.0, 60.0]], np.float32)  # some of the first draws lie nowhere near the frame
-    there = {"before": np.concatenate([draws[1:], far]), "after": draws, "proposal": FRAME}
+    there = {"before": np.concatenate([draws[1:], far]), "after": draws, "proposal": FRAME, "fit": fit}
     rounds = tuple(one._replace(**there, gate=1.0, modes=(), vanished=0) for one in refined.rounds)
     return dataclasses.replace(refined, prior=PRIOR, local=local, rounds=rounds, summaries=None)
 
@@ -127,6 +128,14 @@ def test_the_start_is_kept_unless_another_one_is_surely_better():
     assert best_of([start, start - 0.5 + noise, start - 0.6 + noise]) == 2
     assert best_of([start, start, np.full(100, np.inf)]) == 0
     assert best_of([np.full(100, np.inf), start]) == 1
+
+
+def test_draws_that_are_not_where_it_was_simulated_are_not_kept():
+    start, local = known(0.5), known(0.0, FRAME)
+    job = Job(start, X, simulator, PLAN, sf.NLE())
+    missed = refined_by(local, Fit(0.4, 0.1, (0.4, 0.5)))
+    assert best_likelihood(start, missed, job, 450)[0] is start
+    assert best_likelihood(known(float("nan")), missed, job, 450)[0] is missed
 
 
 def test_where_nothing_can_be_compared_the_line_is_kept_or_what_has_none():

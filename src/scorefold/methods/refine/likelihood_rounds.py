@@ -8,10 +8,10 @@ A frame is a Gaussian proposal u = m + A w around draws, and q is learned as a f
 narrow the posterior is. It starts from a straight line fitted in the frame (`density/line.py`), which within a small region is
 nearly the truth, and enough to find the next frame: only the last round trains a network, and one whose line would make the
 draws wider than they were. Where the draws have several modes, each goes its own way until then, in a frame of its own and with
-an equal share of the draws, by lines alone: how much it weighs is not known before it is where it belongs. In the last round
-one likelihood, with a line around each mode (`density/mode_lines.py`), weighs them. Whether its network is any better than the
-lines, data sets that it did not see decide (`told_apart.py`). The tilt from N(0, I) in w to the prior counts like one more
-observation (`compose/from_proposal.py`).
+an equal share of the draws: how much it weighs is not known before it is where it belongs. In the last round one likelihood,
+with a line around each mode (`density/mode_lines.py`), weighs them. Whether its network is any better than the lines, data sets
+that it did not see decide (`told_apart.py`). The tilt from N(0, I) in w to the prior counts like one more observation
+(`compose/from_proposal.py`).
 
 Reference: "Sequential neural likelihood", Papamakarios, Sterratt and Murray, 2019.
 """
@@ -28,7 +28,7 @@ from scorefold.methods.method import train_as_far
 from scorefold.methods.refine.around_draws import DRAWS, Job, drawn_by, first_draws, simulated_around
 from scorefold.methods.refine.cases import FRAME, fewest, near_modes, nearest, together
 from scorefold.methods.refine.mode_weights import modes_by_likelihood
-from scorefold.methods.refine.region import NO_HELP, fit_of, moved, moved_within_modes, propose
+from scorefold.methods.refine.region import NO_HELP, fit_of, moved_within_modes, propose
 from scorefold.methods.refine.round import Round, some_of
 from scorefold.methods.refine.shared import Shared
 from scorefold.posterior.modes import Mode, count_of, divided, vanished, which_of
@@ -41,6 +41,8 @@ from scorefold.types import single_precision
 MOST_ROUNDS = 3
 FEWEST_DRAWN, FEWEST_CASES = 250, 50
 """Of a mode: draws, and simulations that a line is fitted to."""
+FEWEST_KEPT = 20
+"""Draws of a mode that is not lost."""
 AGREE = 0.2
 """Posterior sd: rounds whose means and widths differ by less agree."""
 
@@ -167,16 +169,27 @@ def _weighed(fitting: Fitting, job: Job, seed: tuple[int, int], network: bool) -
 def _moved_on(fitting: Fitting, job: Job, seed: tuple[int, int]) -> tuple[Fitted, np.ndarray]:
     """Where every mode is, by a line; where that knows less than the draws before, a line is not enough, and a network says."""
     fitted, after = _each_mode_moved_on(fitting, job)
-    if count_of(divided(fitting.before)) > 1 or moved(fitting.before, after)[1] < NO_HELP:
+    if moved_within_modes(fitting.before, after)[1] < NO_HELP:
         return fitted, after
     found = _weighed(fitting, job, seed, network=True)
-    return found.fitted, found.after
+    return found.fitted, _with_every_mode(fitting.before, found.after)
+
+
+def _with_every_mode(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """As many draws of each mode as of any other; of one that got lost, those before."""
+    modes = divided(before)
+    count, old, new = count_of(modes), which_of(modes, before), which_of(modes, after)
+    if count == 1:
+        return after
+    rows = np.arange(max(len(after) // count, FEWEST_DRAWN))
+    each = [after[new == mode] if (new == mode).sum() >= FEWEST_KEPT else before[old == mode] for mode in range(count)]
+    return np.concatenate([own[rows % len(own)] for own in each])
 
 
 def _each_mode_moved_on(fitting: Fitting, job: Job) -> tuple[Fitted, np.ndarray]:
     """Where each mode of the draws before is by a line in a frame of its own; the last line, which finds the next frame only.
 
-    One of several stays where it is if there are too few simulations for a line, or if the line knows less than its draws.
+    A mode with too few simulations for a line stays where it is.
     """
     frame, simulated, before, seed = fitting
     found = divided(before)
@@ -192,8 +205,8 @@ def _each_mode_moved_on(fitting: Fitting, job: Job) -> tuple[Fitted, np.ndarray]
         with single_precision(), step("drawing", job.plan.progress):
             local = job.method.line(cases, seed)
             w, _ = drawn_by(local, job.x, (seed, mode), number)
-        fitted, u = Fitted(local, len(cases.theta) + (0 if fitted is None else fitted.cases), False), place.from_w(w)
-        parts.append(u if count == 1 or moved(own, u)[1] < NO_HELP else own[np.arange(number) % len(own)])
+        fitted = Fitted(local, len(cases.theta) + (0 if fitted is None else fitted.cases), False)
+        parts.append(place.from_w(w))
     return fitted or fit_in(fitting, job, network=False), np.concatenate(parts)
 
 
