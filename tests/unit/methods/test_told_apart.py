@@ -119,6 +119,7 @@ def test_a_network_of_noise_is_left_out_and_one_that_mends_the_line_is_kept():
     assert kept.local is mending
 
 
+@pytest.mark.false_failure(0)
 def test_the_start_is_kept_unless_another_one_is_surely_better():
     rng = np.random.default_rng(0)
     start, noise = np.full(100, 3.0), rng.normal(size=100)
