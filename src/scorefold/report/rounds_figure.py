@@ -37,13 +37,13 @@ class Step(NamedTuple):
 def rounds(steps: Sequence[Step], names: Sequence[str], title: str = "", truth: np.ndarray | None = None) -> Figure:
     """A column of panels for each parameter, with the start and the rounds from left to right."""
     views = 2 if any(_narrows(steps, k) for k in range(len(names))) else 1
-    figure = figure_of(max(5.0, 0.8 + len(names) * max(2.4, 0.62 * len(steps))), 1.2 + 2.1 * views)
+    figure = figure_of(max(5.0, 0.8 + len(names) * max(2.4, 0.8 * len(steps))), 1.2 + 2.1 * views)
     panels = figure.subplots(views, len(names), squeeze=False, sharex="col")
     for k, name in enumerate(names):
         for axes in panels[:, k]:
             _draw(axes, steps, k, truth)
         panels[0, k].set_title(plain_text(name), loc="left", fontsize=11, color=INK)
-        panels[-1, k].set_xticks(range(len(steps)), [step.label for step in steps])
+        panels[-1, k].set_xticks(range(len(steps)), [step.label for step in steps], fontsize=8)
         if views == 2:
             panels[1, k].set_ylim(_last_scale(steps, k))
     if views == 2:

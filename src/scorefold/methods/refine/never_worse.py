@@ -36,6 +36,12 @@ class Judged(NamedTuple):
     chance: float
     """Its standard error."""
 
+    @property
+    def between(self) -> str:
+        """The error, give or take its standard error, in posterior sd."""
+        low, high = np.sqrt(np.maximum([self.error - self.chance, self.error + self.chance], 0.0))
+        return f"{low:.2f} to {high:.2f}" if np.isfinite(high) else "no number"
+
 
 class Compared(NamedTuple):
     """The start and what refinement made, by checks with simulations of their own."""
@@ -54,8 +60,8 @@ class Compared(NamedTuple):
     def __str__(self) -> str:
         if len(self.judged) < 2:
             return "not compared with the start: the budget is too small for it, or it was interrupted"
-        each = ", ".join(f"{one.name} {np.sqrt(max(one.error, 0.0)):.2f} sd" for one in self.judged)
-        return f"kept {self.kept}; errors of means and widths by {self.simulations:,} simulations: {each}"
+        each = ", ".join(f"{one.name} {one.between}" for one in self.judged)
+        return f"kept {self.kept}; errors of means and widths by {self.simulations:,} simulations, in posterior sd: {each}"
 
 
 def reserved(plan: Refining, size: int) -> int:
