@@ -6,6 +6,7 @@ happens around it. How good learned draws are is the last section's, in the full
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -14,6 +15,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from arviz_names import group_names
+from peak_memory import SUPPORT
 from scipy import stats
 
 import scorefold as sf
@@ -244,7 +246,8 @@ def test_learned_draws_are_accurate(quick_to_run):
 
 
 PEAK = """
-import json, resource, sys, warnings
+import json, sys, warnings
+from peak_memory import peak_memory
 import scorefold as sf
 from scorefold import tasks
 from scorefold.compose import Diffused
@@ -254,7 +257,7 @@ sims = sf.simulate(task.prior, task.simulator, 1_000)
 posterior = sf.fit(sims, sf.NPSE(correction=False, training=sf.Training(steps=50, members=2)))
 _, x = task.observe(int(sys.argv[1]), 0)
 drawn = posterior.sample(x, draws=1_000, sampler=sf.samplers.SelfTuned(levels=3, steps=1, last=1))
-print(json.dumps([drawn.n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]))
+print(json.dumps([drawn.n, peak_memory()]))
 """
 
 
@@ -263,7 +266,8 @@ def test_memory_does_not_grow_with_the_number_of_observations():
     # The network of the defaults and a full cloud; fewer levels and members, which come one after the other anyway.
     peaks = {}
     for n in (30, 3_000):
-        done = subprocess.run([sys.executable, "-c", PEAK, str(n)], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", PEAK, str(n)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | SUPPORT)
         observations, peaks[n] = json.loads(done.stdout.splitlines()[-1])
         assert observations == n
     assert peaks[3_000] < 1.2 * peaks[30], peaks

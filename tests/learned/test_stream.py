@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from peak_memory import SUPPORT
 from streamed import TASK, TRAINING
 from users_environment import users_environment
 
@@ -93,7 +94,8 @@ def test_several_stream_together(streamed_sims):
 # Memory
 
 MEASURED = """
-import resource, sys
+import sys
+from peak_memory import peak_memory
 import jax, jax.numpy as jnp, numpy as np
 import scorefold as sf
 from scipy import stats
@@ -105,13 +107,13 @@ def simulator(theta, keys):
 prior = sf.Prior({"a": stats.norm(0, 1), "b": stats.norm(0, 1)})
 budget, path, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 sims = sf.simulate(prior, simulator, budget, store=path)
-print("simulated", sims.x.nbytes >> 20, is_streamed([sims]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print("simulated", sims.x.nbytes >> 20, is_streamed([sims]), peak_memory())
 training = sf.Training(members=2, steps=100)
 method = {"f-npse": sf.NPSE(set_size=1, width=16, depth=1, training=training),
           "npe": sf.NPE(layers=2, width=16, depth=1, training=training)}[name]
 posterior = sf.fit(sims, method, checkpoint=path + " kept")
 assert np.isfinite(posterior.history.validation).all()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(peak_memory())
 """
 
 
@@ -139,7 +141,9 @@ def test_memory_does_not_grow_with_the_store(tmp_path, name, figure):
     for budget in (8_000, 1_500_000):
         path = tmp_path / str(budget)
         command = [sys.executable, "-c", MEASURED, str(budget), str(path), name]
-        done = subprocess.run(command, timeout=1_800, check=True, stdout=subprocess.PIPE, text=True, env=users_environment())
+        done = subprocess.run(
+            command, timeout=1_800, check=True, stdout=subprocess.PIPE, text=True, env=users_environment() | SUPPORT
+        )
         megabytes.append(int(done.stdout.splitlines()[-1]))
         shutil.rmtree(path)
     figure(f"{megabytes[0]} MB for 8 MB of observations, {megabytes[1]} MB for 1.5 GB")

@@ -1,21 +1,16 @@
 """Train on images and print the peak of memory in MB, before and after: python many_images.py COUNT SIDE MEMBERS."""
 
-import resource
 import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from peak_memory import peak_memory
 from scipy import stats
 
 import scorefold as sf
 
 count, side, members = (int(one) for one in sys.argv[1:])
-
-
-def peak():
-    """In MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 @sf.Batched
@@ -28,11 +23,11 @@ def simulator(theta, keys):
 
 prior = sf.Prior({"up": stats.uniform(0, 1), "right": stats.uniform(0, 1)})
 sims = sf.simulate(prior, simulator, count)
-print("simulated", sims.x.nbytes >> 20, peak(), flush=True)
+print("simulated", sims.x.nbytes >> 20, peak_memory(), flush=True)
 posterior = sf.fit(
     sims, sf.NPSE(set_size=1, embedding="convolution", training=sf.Training(members=members, steps=50, learning_rates=(1e-3,)))
 )
-print("trained", peak(), flush=True)
+print("trained", peak_memory(), flush=True)
 image = np.asarray(simulator(np.array([[0.3, 0.6]]), jax.random.split(jax.random.key(1), 1)), np.float64)
 draws = posterior.sample(image, 100)
-print("drawn", peak(), np.round(draws.theta.mean(axis=0), 2).tolist())
+print("drawn", peak_memory(), np.round(draws.theta.mean(axis=0), 2).tolist())

@@ -106,7 +106,7 @@ class MeanTerms(eqx.Module):
         """The same networks around another line."""
         return replace(self, line=other)
 
-    def _seen(self, u: Theta) -> Theta:
+    def _seen(self, u: Theta) -> Float[Array, " v"]:
         return u if self.coordinates is None else self.coordinates(u)
 
     @property
