@@ -410,7 +410,7 @@ def test_likelihoods_share_what_was_simulated_and_their_rounds_are_told(likeliho
     words = repr(found[0])
     assert "simulations around the draws before" in words
     assert "a likelihood" in words
-    assert "by 180 simulations: the start" in words
+    assert "by 180 simulations, in posterior sd: the start" in words
     figure = sf.plots.rounds(found[0], truth=THETA)
     ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
     assert ticks == ["start", *(f"{i}\nlikelihood" for i in range(1, len(found[0].rounds) + 1))]
