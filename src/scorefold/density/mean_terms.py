@@ -132,19 +132,18 @@ def blank_terms(
 
     def make(key: Key) -> MeanTerms:
         network = jax.vmap(lambda k: make_network(shape, key=k))(jax.random.split(key, method.training.members))
+        places: Coordinates | ModePlaces | None = coordinates.blank(shape.dim) if method.straighten else None
         straight: Line | MaskedLine | ModeLines | None = None
         if modes:
-            given = shape.dim - modes + inputs
-            straight = mode_lines.blank(modes, shape.x - inputs, given, method.changing)
+            dim = shape.dim - modes
+            places = mode_lines.blank_places(modes, dim)
+            straight = mode_lines.blank(modes, shape.x - inputs, dim + inputs, method.changing)
         elif method.base and shape.missing:
             straight = masked_line.blank(shape.x - inputs, shape.dim + inputs)
         elif method.base:
             changing = not whole and getattr(method, "changing", False)
             straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails), changing)
         lattice = cells.blank(shape.x - inputs, whole) if whole else None
-        places: Coordinates | ModePlaces | None = coordinates.blank(shape.dim) if method.straighten and not modes else None
-        if modes:
-            places = mode_lines.blank_places(modes, shape.dim - modes)
         scale = standardize.blank(shape.x, shape.missing)
         return MeanTerms(network, places, scale, straight, model, lattice)
 
