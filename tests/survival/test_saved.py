@@ -396,7 +396,7 @@ def field(*path_and_value):
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 10), "version 10, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", 11), "version 11, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -753,12 +753,21 @@ def test_a_model_of_version_6_whose_noise_was_the_same_everywhere_is_read(tmp_pa
 
 
 def test_a_model_of_version_8_whose_likelihood_had_one_line_is_read(tmp_path):
-    posterior = untrained("nle")
+    posterior = untrained("nle, as before")
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 8}
     del config["posterior"]["modes"]
     (folder / CONFIG).write_text(json.dumps(config))
     same_values(sf.load(folder), posterior)
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_a_model_whose_noise_changed_in_another_form_is_refused(tmp_path, version):
+    folder = untrained("nle").save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | {"version": version}))
+    with pytest.raises(ModelError, match="Fit it once more"):
+        sf.load(folder)
 
 
 def test_modes_without_widths_are_refused(tmp_path):

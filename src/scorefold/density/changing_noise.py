@@ -2,44 +2,54 @@
 
 With r = L⁻¹ (x - A v - b) the residual of `line.py`, of unit covariance on average, and h = (1, v),
 
-    e_i = exp(g_iᵀ h) (r_i - m_iᵀ h - Σ_{j<i} (f_ijᵀ h) r_j),        log |det ∂e/∂r| = Σ_i g_iᵀ h.
+    s_i = exp(g_iᵀ h) (r_i - m_iᵀ h),   e_i = s_i - Σ_{j<i} (f_ijᵀ h) s_j,        log |det ∂e/∂r| = Σ_i g_iᵀ h.
 
 It is the location-scale model: sds are log-linear in v, and so, to first order, is every covariance that depends smoothly on v.
-Parameters that rule how far observations scatter, and not where, are known by nothing else. Each i is a regression of its own:
-m_i and f_i by weighted least squares, g_i by Newton's method on the convex mean of e_i²/2 - g_iᵀ h, in turn.
+Sds and correlations have numbers of their own: of a pair with two unknown sds and a constant correlation, only the sds change.
+Parameters that rule how far observations scatter, and not where, are known by nothing else.
+
+Each i is a regression of its own, given the s_j before it: g_i, m_i and f_i together minimise the mean of e_i²/2 - g_iᵀ h, by
+Fisher scoring. With J the derivative of e_i by all of these numbers, its matrix is the mean of J Jᵀ, with h hᵀ added for g_i.
 
 What does not change must not be taken for changing, since every number that is fitted in vain counts n times. So each slope in
 v, of g_i and of f_ij, is shrunk as a block by the positive-part James–Stein factor with a margin: with χ² the squared block in
 units of its covariance, k numbers in it,
 
-    slope → max(0, 1 - (k + 3 √(2k)) / χ²) slope.
+    slope → max(0, 1 - (k + 3 √(2k)) / χ²) slope,
 
-Chance alone gives χ² = k ± √(2k), and mostly nothing is left of it. The covariance is the sandwich estimate, which outliers do
-not deceive. Limiting case: where no slope is left, e = r.
+and the other numbers are fitted again. Chance alone gives χ² = k ± √(2k), and mostly nothing is left of it. The covariance is
+the sandwich estimate, which outliers do not deceive. Limiting case: where no slope is left, e = r.
 
-It is kept only where e is then Gaussian (`line.py`). Where sds change by large factors that are not log-linear, say y_2 is at
-times a hundred times narrower than y_1, a correlation that is a little wrong puts the noise of y_1 into e_2, and a flow that
-begins there has to find it and take it out again.
+It is kept only where e is then Gaussian (`line.py`): a flow that begins at a wrong model of the noise has to find it and take
+it out again.
 
 References: "Estimating regression models with multiplicative heteroscedasticity", Harvey, 1976; "Estimation with quadratic
 loss", James and Stein, 1961; "Maximum likelihood estimation of misspecified models", White, 1982.
 """
 
+from functools import partial
+from typing import NamedTuple
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.types import Array, Float, Observation, Theta
+from scorefold.types import QUICKLY, Array, Float, Observation, Theta
 
-FARTHEST_OUT = 4.0
-"""Of v: beyond, the noise stays as it is there."""
-TURNS, NEWTON_STEPS = 4, 4
-"""Regressions of a number, each with so many steps for its sd."""
+FARTHEST_OUT = 8.0
+"""Of v: beyond, sds and correlations stay as they are there."""
+STEPS, HALVINGS = 40, 6
+"""Of a regression, and of a step that does not make it better, at most."""
+SETTLED = 1e-3
+"""A regression ends where a step gains less than so many sd of its numbers, squared."""
+LARGEST_STEP = 1.0
+"""Of the log sd of any case."""
 CASES_EACH = 10
 """For every number that is fitted; where cases are fewer, correlations do not change, or nothing does."""
 MARGIN = 3.0
 """Sd of what chance gives."""
-LARGEST_MODEL = 400
+LARGEST_MODEL = 200
 """Numbers of one regression."""
 
 
@@ -53,113 +63,172 @@ class ChangingNoise(eqx.Module):
 
     def __call__(self, residual: Observation, v: Theta) -> Observation:
         """e."""
-        h = _with_one(v)
-        return jnp.exp(self.log_scale @ h) * (residual - self.mean @ h - jnp.tril(self.turn @ h, -1) @ residual)
+        h = _with_one(_near(v))
+        s = jnp.exp(self.log_scale @ h) * (residual - self.mean @ _with_one(v))
+        return s - jnp.tril(self.turn @ h, -1) @ s
 
     def log_scales(self, v: Theta) -> Observation:
         """g_iᵀ h."""
-        return self.log_scale @ _with_one(v)
+        return self.log_scale @ _with_one(_near(v))
 
 
 def _with_one(v: Theta) -> Float[Array, " given"]:
-    return jnp.concatenate([jnp.ones(1), jnp.clip(v, -FARTHEST_OUT, FARTHEST_OUT)])
+    return jnp.concatenate([jnp.ones(1), v])
+
+
+def _near(v: Theta) -> Theta:
+    return jnp.clip(v, -FARTHEST_OUT, FARTHEST_OUT)
 
 
 def blank(features: int, given: int) -> ChangingNoise:
     """One that changes nothing, of this size."""
-    each = jnp.zeros((features, given + 1))
-    return ChangingNoise(each, each, jnp.zeros((features, features, given + 1)))
+    return ChangingNoise(*map(jnp.asarray, blank_numbers(features, given)))
 
 
-def fit_changing_noise(r: np.ndarray, v: np.ndarray) -> ChangingNoise | None:
-    """From whitened residuals (count, x) and their v (count, given); None where nothing changes with v."""
-    count, features = r.shape
-    h = np.concatenate([np.ones((count, 1)), np.clip(v, -FARTHEST_OUT, FARTHEST_OUT)], axis=1)
-    given = h.shape[1]
+def blank_numbers(features: int, given: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """g, m and f of noise that changes nothing."""
+    shapes = (features, given + 1), (features, given + 1), (features, features, given + 1)
+    g, m, f = (np.zeros(shape, np.float32) for shape in shapes)
+    return g, m, f
+
+
+def values_and_log_scales(noise: ChangingNoise, r: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """e and g_iᵀ h of many whitened residuals (count, x) at v (count, given)."""
+    e, log_scales = _values_and_log_scales(noise, jnp.asarray(r, jnp.float32), jnp.asarray(v, jnp.float32))
+    return np.asarray(e, np.float64), np.asarray(log_scales, np.float64)
+
+
+@partial(jax.jit, compiler_options=QUICKLY)
+def _values_and_log_scales(
+    noise: ChangingNoise, r: Float[Array, "cases x"], v: Float[Array, "cases given"]
+) -> tuple[Float[Array, "cases x"], Float[Array, "cases x"]]:
+    return jax.vmap(noise)(r, v), jax.vmap(noise.log_scales)(v)
+
+
+def fit_changing_noise(r: np.ndarray, v: np.ndarray, correlations: bool = True) -> ChangingNoise | None:
+    """From whitened residuals (count, x) and their v (count, given), with sds that change alone or also with correlations that
+    do; None where nothing changes with v.
+    """
+    (count, features), given = r.shape, 1 + v.shape[1]
     if count < CASES_EACH * given:
         return None
+    one = np.ones((count, 1))
+    seen = _Seen(np.concatenate([one, v], axis=1), np.concatenate([one, np.clip(v, -FARTHEST_OUT, FARTHEST_OUT)], axis=1))
     largest = min(LARGEST_MODEL, count // CASES_EACH)
-    found = np.zeros((features, given)), np.zeros((features, given)), np.zeros((features, features, given))
+    found, s = blank_numbers(features, v.shape[1]), r.copy()
     for i in range(features):
-        joint = (i + 1) * given <= largest
-        others = r[:, :i] if joint else r[:, :0]
-        log_scale, coefficients = _regression(r[:, i], others, h)
-        found[0][i], found[1][i] = log_scale, coefficients[0]
-        found[2][i, : others.shape[1]] = coefficients[1:]
+        joint = correlations and (i + 2) * given <= largest
+        own = _regression(r[:, i], s[:, :i] if joint else s[:, :0], seen)
+        if own is not None:
+            found[0][i], found[1][i], found[2][i, : len(own.turns)] = own
+            s[:, i] = own.scaled(r[:, i], seen)
     if not (found[0][:, 1:].any() or found[2][:, :, 1:].any()):
         return None
     return ChangingNoise(*(jnp.asarray(part, jnp.float32) for part in found))
 
 
-def _regression(y: np.ndarray, others: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """g_i (given,), and m_i with the f_ij below it (1 + others, given)."""
-    blocks = np.concatenate([np.ones((len(y), 1)), others], axis=1)
-    design = (blocks[:, :, None] * h[:, None, :]).reshape(len(y), -1)
-    log_scale = np.zeros(h.shape[1])
-    for _ in range(TURNS):
-        coefficients, left = _least_squares(design, y, np.exp(2 * h @ log_scale))
-        log_scale = _newton(log_scale, h, left**2)
-    kept = np.ones(h.shape[1])
-    kept[1:] = _share_of_scale(log_scale, h, left**2)
-    log_scale = _levelled(log_scale * kept, h, left**2)
-    slopes = _shrunk_turns(coefficients, design, left, np.exp(2 * h @ log_scale), others.shape[1])
-    if not (log_scale[1:].any() or slopes.any()):
-        return np.zeros_like(log_scale), np.zeros((1 + others.shape[1], h.shape[1]))
-    return _with_the_rest(y, others, h, log_scale, slopes)
+class _Seen(NamedTuple):
+    """h of every case: as it is, which means follow, and no farther out than so, which sds and correlations do."""
+
+    whole: np.ndarray
+    near: np.ndarray
 
 
-def _least_squares(design: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients, and what is left of y."""
-    root = np.sqrt(weights)[:, None]
-    gram = (design * root).T @ (design * root)
-    coefficients = np.linalg.lstsq(gram, (design * weights[:, None]).T @ y, rcond=None)[0]
-    return coefficients, y - design @ coefficients
+class _Numbers(NamedTuple):
+    """g_i, m_i (given,) and the f_ij (before, given)."""
+
+    log_scale: np.ndarray
+    mean: np.ndarray
+    turns: np.ndarray
+
+    def scaled(self, y: np.ndarray, seen: _Seen) -> np.ndarray:
+        """s_i."""
+        scaled: np.ndarray = np.exp(seen.near @ self.log_scale) * (y - seen.whole @ self.mean)
+        return scaled
 
 
-def _levelled(start: np.ndarray, h: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """The log scale with the constant that makes squares exp(2 gᵀ h) one on average."""
-    found = start.copy()
-    found[0] = -np.log(np.maximum(np.mean(squares * np.exp(2 * h[:, 1:] @ start[1:])), 1e-30)) / 2
+class _Fit(NamedTuple):
+    """One regression: y = r_i, the s_j before it, and h."""
+
+    y: np.ndarray
+    before: np.ndarray
+    seen: _Seen
+
+    def numbers(self, flat: np.ndarray) -> _Numbers:
+        """From one row of them all."""
+        each = flat.reshape(-1, self.seen.near.shape[1])
+        return _Numbers(each[0], each[1], each[2:])
+
+    def values(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """s_i, e_i."""
+        own = self.numbers(flat)
+        s = own.scaled(self.y, self.seen)
+        return s, s - (self.before * (self.seen.near @ own.turns.T)).sum(axis=1)
+
+    def loss(self, flat: np.ndarray) -> float:
+        """The mean of e_i²/2 - g_iᵀ h."""
+        with np.errstate(over="ignore"):
+            return float((np.square(self.values(flat)[1]) / 2 - self.seen.near @ self.numbers(flat).log_scale).mean())
+
+    def slopes(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of the loss at every case (cases, numbers), and the Fisher matrix of their sum."""
+        h, (s, e) = self.seen.near, self.values(flat)
+        scale = np.exp(h @ self.numbers(flat).log_scale)
+        turned = (self.before[:, :, None] * h[:, None, :]).reshape(len(h), -1)
+        jacobian = np.concatenate([s[:, None] * h, -scale[:, None] * self.seen.whole, -turned], axis=1)
+        slopes, fisher = jacobian * e[:, None], jacobian.T @ jacobian
+        given = h.shape[1]
+        slopes[:, :given] -= h
+        fisher[:given, :given] += h.T @ h
+        return slopes, fisher
+
+    def best(self, flat: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """With the least loss, from here on; only these numbers change."""
+        loss, h = self.loss(flat), self.seen.near
+        for _ in range(STEPS):
+            slopes, fisher = self.slopes(flat)
+            down, step = -slopes.sum(axis=0)[free], np.zeros_like(flat)
+            step[free] = _solved(fisher[np.ix_(free, free)], down)
+            gain = down @ step[free]
+            step *= min(1.0, LARGEST_STEP / max(np.abs(h @ step[: h.shape[1]]).max(), 1e-30))
+            for halving in range(HALVINGS):
+                there = flat + step / 2**halving
+                if (value := self.loss(there)) < loss:
+                    flat, loss = there, value
+                    break
+            else:
+                return flat
+            if gain < SETTLED:
+                return flat
+        return flat
+
+
+def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Numbers of very different sizes, each in units of its own; those that follow from others get no part."""
+    unit = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+    found: np.ndarray = np.linalg.lstsq(matrix / np.outer(unit, unit), right / unit, rcond=1e-12)[0] / unit
     return found
 
 
-def _newton(start: np.ndarray, h: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """The log scale that makes squares exp(2 gᵀ h) one on average, and unrelated to h."""
-    found = _levelled(start, h, squares)
-    for _ in range(NEWTON_STEPS):
-        each = squares * np.exp(2 * h @ found)
-        slope = h.T @ (each - 1) / len(h)
-        bend = 2 * (h * each[:, None]).T @ h / len(h) + 1e-6 * np.eye(h.shape[1])
-        step = np.linalg.solve(bend, slope)
-        found -= step / max(1.0, float(np.abs(h @ step).max()))  # by no more than a factor e anywhere
-    return found
-
-
-def _share_of_scale(log_scale: np.ndarray, h: np.ndarray, squares: np.ndarray) -> float:
-    """How much of the slopes of g_i is kept."""
-    each = squares * np.exp(2 * h @ log_scale)
-    bend = 2 * (h * each[:, None]).T @ h
-    meat = (h * np.square(each - 1)[:, None]).T @ h
-    return _share(log_scale[1:], _sandwich(bend, meat)[1:, 1:])
-
-
-def _shrunk_turns(
-    coefficients: np.ndarray, design: np.ndarray, left: np.ndarray, weights: np.ndarray, others: int
-) -> np.ndarray:
-    """Slopes of the f_ij in v (others, given - 1)."""
-    each = coefficients.reshape(1 + others, -1)[1:, 1:]
-    if not others:
-        return each
-    bend = (design * weights[:, None]).T @ design
-    meat = (design * np.square(weights * left)[:, None]).T @ design
-    given = design.shape[1] // (1 + others)
-    covariance = _sandwich(bend, meat).reshape(1 + others, given, 1 + others, given)
-    shares = [_share(each[j], covariance[j + 1, 1:, j + 1, 1:]) for j in range(others)]
-    return each * np.array(shares)[:, None]
+def _regression(y: np.ndarray, before: np.ndarray, seen: _Seen) -> _Numbers | None:
+    """None where nothing changes with v."""
+    fit, given = _Fit(y, before, seen), seen.near.shape[1]
+    size = (2 + before.shape[1]) * given
+    start = np.zeros(size)
+    start[0] = -np.log(max(float(y.std()), 1e-15))
+    flat = fit.best(start, np.arange(size))
+    slopes, fisher = fit.slopes(flat)
+    covariance = _sandwich(fisher, slopes.T @ slopes)
+    blocks = [np.arange(1, given) + k * given for k in range(2 + before.shape[1]) if k != 1]  # m_i is not shrunk
+    for block in blocks:
+        flat[block] *= _share(flat[block], covariance[np.ix_(block, block)])
+    shrunk = np.concatenate(blocks)
+    return fit.numbers(fit.best(flat, np.setdiff1d(np.arange(size), shrunk))) if flat[shrunk].any() else None
 
 
 def _sandwich(bend: np.ndarray, meat: np.ndarray) -> np.ndarray:
-    inverse = np.linalg.pinv(bend)
+    unit = np.sqrt(np.maximum(np.diag(bend), 1e-300))
+    inverse = np.linalg.pinv(bend / np.outer(unit, unit), rcond=1e-12) / np.outer(unit, unit)
     covariance: np.ndarray = inverse @ meat @ inverse
     return covariance
 
@@ -169,15 +238,3 @@ def _share(block: np.ndarray, covariance: np.ndarray) -> float:
     numbers = len(block)
     chi_squared = float(block @ np.linalg.pinv(covariance) @ block)
     return max(0.0, 1 - (numbers + MARGIN * np.sqrt(2 * numbers)) / max(chi_squared, 1e-30))
-
-
-def _with_the_rest(
-    y: np.ndarray, others: np.ndarray, h: np.ndarray, log_scale: np.ndarray, slopes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers that are not shrunk, fitted again beside the slopes that are."""
-    fixed = (others * (h[:, 1:] @ slopes.T)).sum(axis=1)
-    design = np.concatenate([h, others], axis=1)
-    coefficients, left = _least_squares(design, y - fixed, np.exp(2 * h @ log_scale))
-    log_scale = _levelled(log_scale, h, left**2)
-    below = np.concatenate([coefficients[h.shape[1] :, None], slopes], axis=1)
-    return log_scale, np.concatenate([coefficients[None, : h.shape[1]], below])

@@ -1,14 +1,17 @@
-"""The coordinates v of the parameters in which likelihoods and ratios are learned: every parameter as u or as θ.
+"""The coordinates v of the parameters in which likelihoods and ratios are learned: every parameter as u, as θ or as log θ.
 
 Draws are made in u, where the prior is N(0, I). A simulator is written in θ. Where the prior is uniform and x = θ + noise, x is
-a straight line in θ and a bent one in u, and what a network leaves of the bend counts once for every observation. So
+a straight line in θ and a bent one in u, and what a network leaves of the bend counts once for every observation. Scales and
+rates multiply: where they are half-normal, exponential or uniform, only log θ makes a straight line. So
 
-    v_i = u_i   or   v_i = (θ_i(u_i) - mean) / sd,
+    v_i = u_i   or   v_i = (θ_i(u_i) - mean) / sd   or   v_i = (log θ_i(u_i) - mean) / sd,
 
-whichever `straighten.py` finds the better one. A parameter whose θ has heavy tails stays u.
+whichever `straighten.py` finds the best one. A parameter whose θ has heavy tails is not taken as θ, and one that may be
+negative not as log θ.
 
-θ_i(u) is a table of values and slopes, joined by cubic Hermite polynomials: between knots 1/8 apart, a uniform prior's is right
-to 2e-6 sd. Beyond the last knots it goes on as a straight line. Limiting case: of a Gaussian prior u and θ are the same.
+Each is a table of values and slopes over u, joined by cubic Hermite polynomials: between knots 1/8 apart, a uniform prior's θ
+is right to 2e-6 sd. Beyond the last knots it goes on as a straight line. Limiting cases: of a Gaussian prior u and θ are the
+same, of a log-normal one u and log θ.
 """
 
 from collections.abc import Callable
@@ -20,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.prior import Prior
-from scorefold.types import Array, Bool, Float, Theta
+from scorefold.types import Array, Bool, Float, Int, Theta
 
 REACH, STEP = 6.0, 1 / 8
 KNOTS = np.arange(-REACH, REACH + STEP / 2, STEP)
@@ -53,42 +56,54 @@ class Coordinates(eqx.Module):
         return "" if bool(jnp.all(jnp.diff(self.values) >= 0)) else "coordinates should rise with the parameters"
 
 
+U, THETA, LOG = range(3)
+"""What a parameter may be seen as."""
+
+
 class Choices(NamedTuple):
     """What each parameter may be."""
 
-    theta: Float[np.ndarray, "dim knots"]
-    """θ at the knots, standardised; u where θ may not be taken."""
-    free: Bool[np.ndarray, " dim"]
-    """Whether there is a choice."""
+    tables: Float[np.ndarray, "kinds dim knots"]
+    """u, θ and log θ at the knots, standardised; u where one may not be taken."""
+    free: Bool[np.ndarray, "kinds dim"]
+    """Whether it may be taken; u always."""
     bounded: Bool[np.ndarray, " dim"]
-    """Whether there is, and θ has two bounds, which u takes to infinity."""
+    """Whether θ may be taken, and has two bounds, which u takes to infinity."""
 
-    def coordinates(self, as_theta: np.ndarray) -> Coordinates:
-        """With these parameters as θ, and the others as u."""
-        return _through(np.where(as_theta[:, None], self.theta, KNOTS))
+    def coordinates(self, kinds: Int[np.ndarray, " dim"]) -> Coordinates:
+        """With every parameter as this."""
+        return _through(self.tables[kinds, np.arange(len(kinds))])
 
 
 def choices(prior: Prior) -> Choices:
-    """None where θ_i depends on more than u_i, where it is u_i, and where its tails are heavy."""
+    """Only u where θ_i depends on more than u_i; θ where it is another coordinate without heavy tails, log θ where θ > 0."""
     if not prior.independent:
         return no_choice(prior.dim)
     theta = prior.from_normal(np.tile(KNOTS[:, None], prior.dim)).T
-    weights = np.exp(-(KNOTS**2) / 2)
-    weights /= weights.sum()
-    with np.errstate(over="ignore", invalid="ignore"):
-        off = theta - (theta @ weights)[:, None]
-        v = off / np.sqrt(np.maximum(np.square(off) @ weights, 1e-300))[:, None]
-        differs = np.abs(v - KNOTS)[:, np.abs(KNOTS) <= 3].max(axis=1) > SAME
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        (v, as_theta), (w, as_log) = _another(theta), _another(np.log(theta))
         out, middle, inner = (theta[:, np.abs(np.abs(KNOTS) - at) < STEP / 2] for at in (4, 0, 1))
         near = np.abs(out - middle).max(axis=1) < HEAVY * (inner[:, 1] - inner[:, 0]) / 2
-    free = differs & near & np.isfinite(v).all(axis=1)
-    return Choices(np.where(free[:, None], v, KNOTS), free, free & np.isfinite(prior.bounds).all(axis=1))
+    free = np.stack([np.ones(prior.dim, bool), as_theta & near, as_log])
+    tables = np.where(free[:, :, None], np.stack([np.tile(KNOTS, (prior.dim, 1)), v, w]), KNOTS)
+    return Choices(tables, free, free[THETA] & np.isfinite(prior.bounds).all(axis=1))
+
+
+def _another(values: Float[np.ndarray, "dim knots"]) -> tuple[Float[np.ndarray, "dim knots"], Bool[np.ndarray, " dim"]]:
+    """Standardised, and whether that is a coordinate, and not u."""
+    weights = np.exp(-(KNOTS**2) / 2)
+    weights /= weights.sum()
+    off = values - (values @ weights)[:, None]
+    v = off / np.sqrt(np.maximum(np.square(off) @ weights, 1e-300))[:, None]
+    differs = np.abs(v - KNOTS)[:, np.abs(KNOTS) <= 3].max(axis=1) > SAME
+    return v, differs & np.isfinite(v).all(axis=1)
 
 
 def no_choice(dim: int) -> Choices:
     """All as they are."""
-    none = np.zeros(dim, bool)
-    return Choices(np.tile(KNOTS, (dim, 1)), none, none)
+    free = np.zeros((3, dim), bool)
+    free[U] = True
+    return Choices(np.tile(KNOTS, (3, dim, 1)), free, free[THETA])
 
 
 def blank(dim: int) -> Coordinates:

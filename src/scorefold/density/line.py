@@ -7,12 +7,11 @@ For a likelihood the noise may be Gaussian but for its scale (`scales.py`), and 
 """
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density import changing_noise, scales
-from scorefold.density.changing_noise import ChangingNoise, fit_changing_noise
+from scorefold.density.changing_noise import ChangingNoise, fit_changing_noise, values_and_log_scales
 from scorefold.density.scales import Scales, fit_scales, one_scale
 from scorefold.score.least_squares import NoisyLine, noisy_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
@@ -105,5 +104,5 @@ def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> ChangingNoise | 
     own = fit_changing_noise(r, u)
     if own is None:
         return None
-    e = np.asarray(jax.vmap(own)(jnp.asarray(r, jnp.float32), jnp.asarray(u, jnp.float32)), np.float64)
+    e, _ = values_and_log_scales(own, r, u)
     return own if one_scale(np.square(e).sum(axis=1), x.shape[1]) else None

@@ -1,20 +1,27 @@
 """Which maps of x and which coordinates of θ make them most nearly a straight line with Gaussian noise.
 
 Every number of an observation may be z = f(x) as `score/standardize.py` chooses f from its marginal, or x itself on the same
-scale; every parameter may be u or θ (`coordinates.py`). A marginal alone can mislead: where θ is uniform and x = θ + noise,
-ranks of x are normal, but the noise of ranks depends on θ. So the choice is by the likelihood of the line, in units of x,
+scale; every parameter may be u, θ or log θ (`coordinates.py`). A marginal alone can mislead: where θ is uniform and
+x = θ + noise, ranks of x are normal, but the noise of ranks depends on θ. So the choice is by the likelihood of the line, in
+units of x,
 
     Σ_i log q(L⁻¹ (z_i - A v_i - b)) - N log |L| + Σ_ij log |dz_ij/dx_j|,
 
 with A, b and L by least squares, and q Gaussian but for its scale (`scales.py`): the criterion of Box and Cox, with noise that
-may have outliers. It begins with the best of six (all f or all x; θ for parameters with two bounds, for none or for all), then
-changes one number or parameter after the other as long as that is better, by as much at least as one more number in a model
-has to bring by the Bayesian information criterion, log N / 2. Around several modes the line is one for every mode
+may have outliers. It begins with the best of eight (all f or all x; θ for parameters with two bounds, u, θ or log θ for all),
+then changes one number or parameter after the other as long as that is better, by as much at least as one more number in a
+model has to bring by the Bayesian information criterion, log N / 2. Around several modes the line is one for every mode
 (`mode_lines.py`), and only the maps of x are chosen.
+
+A parameter that rules how far observations scatter, and not where, changes nothing in that line. So where the noise may change
+with the parameters, the choice is made once more by the likelihood of the line with sds that are log-linear in v
+(`changing_noise.py`): its maps and coordinates are taken where they are better by what its further numbers have to bring, and
+leave Gaussian noise.
 
 Reference: "An analysis of transformations", Box and Cox, 1964.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -22,9 +29,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.density.coordinates import Choices, Coordinates, at, choices, no_choice
+from scorefold.density.changing_noise import fit_changing_noise, values_and_log_scales
+from scorefold.density.coordinates import LOG, THETA, Choices, Coordinates, U, at, choices, no_choice
 from scorefold.density.mode_lines import in_modes
-from scorefold.density.scales import MOST_FEATURES, mean_log_density
+from scorefold.density.scales import MOST_FEATURES, mean_log_density, one_scale
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, fit_standardize, plain, standardized
 from scorefold.train.rows import few_at_a_time
@@ -45,57 +53,70 @@ class Straightened(NamedTuple):
     """None for u."""
 
 
-def straighten(prior: Prior, x: np.ndarray, u: np.ndarray, inputs: int) -> Straightened:
+def straighten(prior: Prior, x: np.ndarray, u: np.ndarray, inputs: int, changing: bool = False) -> Straightened:
     """From observations x (count, x), the last so many numbers known inputs, and their u (count, dim).
 
-    Of so many numbers that their noise is taken for Gaussian, the maps are those of their marginals.
+    With `changing` the noise may change with the parameters. Of so many numbers that their noise is taken for Gaussian, the
+    maps are those of their marginals.
     """
-    return _straightened(choices(prior), x, u, inputs)
+    return _straightened(choices(prior), x, u, inputs, changing)
 
 
 def straighten_in_modes(x: np.ndarray, v: np.ndarray, modes: int, inputs: int) -> Standardize:
     """The maps of observations x (count, x) in which lines, one for every mode, fit best; v as `mode_lines.py` has it."""
     given = in_modes(v, modes)
-    return _straightened(no_choice(given.shape[1]), x, given, inputs).standardize
+    return _straightened(no_choice(given.shape[1]), x, given, inputs, changing=False).standardize
 
 
-def _straightened(may_be: Choices, x: np.ndarray, u: np.ndarray, inputs: int) -> Straightened:
+def _straightened(may_be: Choices, x: np.ndarray, u: np.ndarray, inputs: int, changing: bool) -> Straightened:
     by_marginal = fit_standardize(x)
     if x.shape[1] > MOST_FEATURES:
-        return Straightened(by_marginal, may_be.coordinates(may_be.bounded))
+        return Straightened(by_marginal, may_be.coordinates(np.where(may_be.bounded, THETA, U)))
     rows = slice(None, None, -(-len(x) // MOST_CASES))
     as_is = plain(x)
     mapped = np.array([kind != "none" for kind in by_marginal.kinds])
     mapped[x.shape[1] - inputs :] = False  # inputs are given, whatever their scale
     line = _Line(by_marginal, as_is, may_be, x[rows], u[rows], inputs)
     chosen = _best(line, mapped, may_be)
+    if changing:
+        chosen = _best_with_changing_noise(line, chosen, may_be)
     keep = ~mapped | chosen.mapped
     mixed = jax.tree.map(lambda f, x: jnp.where(keep.reshape(-1, *[1] * (f.ndim - 1)), f, x), by_marginal, as_is)
-    return Straightened(mixed, may_be.coordinates(chosen.as_theta))
+    return Straightened(mixed, may_be.coordinates(chosen.kinds))
 
 
 class _Choice(NamedTuple):
     mapped: np.ndarray
     """(outcomes and inputs,) by f, not x itself"""
-    as_theta: np.ndarray
-    """(dim,)"""
+    kinds: np.ndarray
+    """(dim,) U, THETA or LOG"""
+
+    def with_kind(self, i: int, kind: int) -> "_Choice":
+        """With another coordinate of parameter i."""
+        kinds = self.kinds.copy()
+        kinds[i] = kind
+        return self._replace(kinds=kinds)
+
+    def with_other_map(self, i: int) -> "_Choice":
+        """With the other map of number i."""
+        mapped = self.mapped.copy()
+        mapped[i] = ~mapped[i]
+        return self._replace(mapped=mapped)
 
 
 def _best(line: "_Line", mapped: np.ndarray, may_be: Choices) -> _Choice:
-    """The best of six, then one change after the other."""
-    none = np.zeros_like(may_be.free)
-    starts = [_Choice(f, v) for f in (mapped, np.zeros_like(mapped)) for v in (may_be.bounded, none, may_be.free)]
+    """The best of eight, then one change after the other."""
+    kinds = [np.where(may_be.bounded, THETA, U), *(np.where(may_be.free[kind], kind, U) for kind in (U, THETA, LOG))]
+    starts = [_Choice(f, v) for f in (mapped, np.zeros_like(mapped)) for v in kinds]
     chosen, least = starts[0], line.misfit(starts[0])
     for other in starts[1:]:
         if (value := line.misfit(other)) < least - line.least_gain:
             chosen, least = other, value
-    free = [(0, i) for i in np.flatnonzero(mapped)] + [(1, i) for i in np.flatnonzero(may_be.free)]
     for _ in range(PASSES):
         before = least
-        for which, i in free:
-            parts = [part.copy() for part in chosen]
-            parts[which][i] = ~parts[which][i]
-            other = _Choice(*parts)
+        changes = [partial(_Choice.with_other_map, i=i) for i in np.flatnonzero(mapped).tolist()] + _other_kinds(may_be)
+        for change in changes:
+            other = change(chosen)
             if (value := line.misfit(other)) < least - line.least_gain:
                 chosen, least = other, value
         if least == before:
@@ -103,31 +124,81 @@ def _best(line: "_Line", mapped: np.ndarray, may_be: Choices) -> _Choice:
     return chosen
 
 
+def _other_kinds(may_be: Choices) -> list[Callable[[_Choice], _Choice]]:
+    """Every coordinate that a parameter with a choice may have."""
+    have_a_choice = may_be.free[THETA:].any(axis=0)
+    return [partial(_Choice.with_kind, i=i, kind=k) for k, i in np.argwhere(may_be.free & have_a_choice).tolist()]
+
+
+def _best_with_changing_noise(line: "_Line", chosen: _Choice, may_be: Choices) -> _Choice:
+    """Where sds may change: the best of four, then one coordinate after the other; or what was chosen without."""
+    logs = np.where(may_be.free[LOG], LOG, chosen.kinds)
+    starts = [_Choice(f, v) for f in (chosen.mapped, np.zeros_like(chosen.mapped)) for v in (chosen.kinds, logs)]
+    values = [line.misfit_of_changing(start) for start in starts]
+    best, least = starts[int(np.argmin(values))], min(values)
+    bound = line.misfit(chosen) - line.least_gain * line.further_numbers
+    if least >= bound:
+        return chosen
+    for change in _other_kinds(may_be):
+        other = change(best)
+        if (value := line.misfit_of_changing(other)) < least - line.least_gain:
+            best, least = other, value
+    return best if line.leaves_gaussian_noise(best) else chosen
+
+
 class _Line:
-    """Everything that a line may join: of the outcomes f(x) and x, of the parameters u and θ."""
+    """Everything that a line may join: of the outcomes f(x) and x, of the parameters u, θ and log θ."""
 
     def __init__(self, f: Standardize, x: Standardize, may_be: Choices, obs: np.ndarray, u: np.ndarray, inputs: int):
         outcomes = obs.shape[1] - inputs
         seen = np.stack([standardized(one, obs) for one in (f, x)]).astype(np.float64)
         self.z, known = seen[:, :, :outcomes], seen[1, :, outcomes:]
-        v = at(may_be.coordinates(may_be.free), jnp.asarray(u, jnp.float32))
-        self.v = np.stack([u, np.asarray(v, np.float64)])
+        kinds = (np.where(free, kind, U) for kind, free in enumerate(may_be.free) if kind != U)
+        others = [at(may_be.coordinates(kind), jnp.asarray(u, jnp.float32)) for kind in kinds]
+        self.v = np.stack([u, *(np.asarray(v, np.float64) for v in others)])
         self.always = np.concatenate([np.ones((len(u), 1)), known], axis=1)
         slopes = [np.asarray(_log_slopes(one, jnp.asarray(obs, jnp.float32)), np.float64) for one in (f, x)]
         self.log_slopes = np.stack(slopes)[:, :outcomes]
         self.least_gain = float(np.log(len(u))) / (2 * len(u))
+        self.further_numbers = outcomes * (u.shape[1] + inputs)
 
     def misfit(self, choice: _Choice) -> float:
         """Less the mean log density of x."""
+        r, volume = self._residuals(choice)
+        return float(volume - mean_log_density(np.square(r).sum(axis=1), r.shape[1]))
+
+    def misfit_of_changing(self, choice: _Choice) -> float:
+        """The same with sds that change with v; infinite where none do."""
+        r, volume = self._residuals(choice)
+        given = self._given(choice)
+        own = fit_changing_noise(r, given, correlations=False)
+        if own is None:
+            return np.inf
+        e, log_scales = values_and_log_scales(own, r, given)
+        return float(volume + (np.square(e).sum(axis=1) / 2 - log_scales.sum(axis=1)).mean())
+
+    def leaves_gaussian_noise(self, choice: _Choice) -> bool:
+        """Whether changing noise takes everything but Gaussian noise away."""
+        r, given = self._residuals(choice)[0], self._given(choice)
+        own = fit_changing_noise(r, given)
+        return own is not None and one_scale(np.square(values_and_log_scales(own, r, given)[0]).sum(axis=1), r.shape[1])
+
+    def _given(self, choice: _Choice) -> np.ndarray:
+        """v, and the inputs."""
+        return np.concatenate([self._v(choice), self.always[:, 1:]], axis=1)
+
+    def _v(self, choice: _Choice) -> np.ndarray:
+        return self.v[choice.kinds, :, np.arange(self.v.shape[2])].T
+
+    def _residuals(self, choice: _Choice) -> tuple[np.ndarray, float]:
+        """L⁻¹ (z - A v - b), and log |L| - Σ_j log |dz_j/dx_j|."""
         own = np.arange(self.z.shape[2])
         by = np.where(choice.mapped[: len(own)], 0, 1)
-        z, v = self.z[by, :, own].T, self.v[choice.as_theta.astype(int), :, np.arange(self.v.shape[2])].T
-        given = np.concatenate([self.always, v], axis=1)
+        z = self.z[by, :, own].T
+        given = np.concatenate([self.always, self._v(choice)], axis=1)
         left = z - given @ np.linalg.lstsq(given.T @ given, given.T @ z, rcond=None)[0]
         root = np.linalg.cholesky(left.T @ left / len(z) + FLOOR * np.eye(len(own)))
-        squares = np.square(np.linalg.solve(root, left.T)).sum(axis=0)
-        volume = np.log(np.diag(root)).sum() - self.log_slopes[by, own].sum()
-        return float(volume - mean_log_density(squares, len(own)))
+        return np.linalg.solve(root, left.T).T, float(np.log(np.diag(root)).sum() - self.log_slopes[by, own].sum())
 
 
 @partial(jax.jit, compiler_options=QUICKLY)

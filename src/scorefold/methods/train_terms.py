@@ -90,7 +90,7 @@ def _fixed(method: Any, learned: Learned, sims: Simulations, cases: TrainingSet,
     inputs = _inputs(learned, sims)
     if learned.places is not None:
         return _fixed_in_modes(method, learned.places, cases, inputs)
-    scale, places = _seen(sims.prior, cases, inputs, method)
+    scale, places = _seen(sims.prior, cases, inputs, method, changing=lattice is None and getattr(method, "changing", False))
     v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
     fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
     return (places, scale, fitted) if lattice is None else (places, scale, fitted, lattice)
@@ -131,10 +131,10 @@ def _as_seen(learned: Learned, fixed: tuple, cases: TrainingSet) -> TrainingSet:
     return cases._replace(cases=seen(cases.cases), stream=stream)
 
 
-def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any) -> Straightened:
+def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any, changing: bool) -> Straightened:
     """How members see observations and parameters; as their marginals say and as u where numbers may be missing."""
     if method.straighten and not method.missing:
-        return straighten(prior, cases.x[:, 0], cases.u, inputs)
+        return straighten(prior, cases.x[:, 0], cases.u, inputs, changing)
     return Straightened(fit_standardize(cases.observations, method.missing), identity(prior.dim) if method.straighten else None)
 
 

@@ -51,6 +51,31 @@ def test_sds_and_correlations_that_change_are_found():
         assert np.abs(v.T @ (product - product.mean()) / COUNT).max() < 0.15
 
 
+@pytest.mark.false_failure(1e-8)
+def test_correlations_that_stay_are_told_from_sds_that_change():
+    """Three numbers with an sd each, from 1/30 to 30, and correlations that are the same everywhere."""
+    rng, e, _ = cases(7)
+    v, mixing = 1.1 * rng.standard_normal((COUNT, 3)), np.array([[1, 0, 0], [0.8, 0.6, 0], [0.3, -0.5, 0.8]])
+    r = np.exp(v) * (e @ mixing.T)
+    found = fit_changing_noise(r, v)
+    np.testing.assert_allclose(found.log_scale[:, 1:], -np.eye(3), atol=0.1)
+    np.testing.assert_allclose(found.turn[..., 1:], 0.0, atol=0.1)
+    assert np.square(made(found, r, v) - e).mean() < 0.02
+
+
+@pytest.mark.false_failure(1e-8)
+def test_where_sds_are_smallest_means_are_right():
+    """An sd of 1e-6 is far beyond where sds follow v; the line's mean must still be the truth's there."""
+    rng, e, v = cases(8, features=2)
+    v[:, 1] = np.log(rng.random(COUNT))  # down to -8, and once lower
+    v[0, 1] = -12.0
+    x = v[:, :1] + np.exp(v[:, 1:]) * e
+    line = fit_line(x, v, tails=True, changing=True)
+    left = np.asarray(jax.vmap(line.residual)(jnp.asarray(x, jnp.float32), jnp.asarray(v, jnp.float32)))
+    assert np.abs(left).max() < 7
+    assert abs(np.square(left).mean() - 1) < 0.1
+
+
 def test_few_cases_show_nothing():
     _, r, v = cases(2, count=CASES_EACH * 3 - 1)
     assert fit_changing_noise(np.exp(v[:, :1]) * r, v) is None
