@@ -29,7 +29,9 @@ NO_HELP = 0.2
 STRETCH = 0.5
 KINDS = ("gaussian", "truncated")
 FEWEST_OF_A_MODE = 20
-"""Draws by which it can be told how far a mode moved."""
+"""Different draws by which it can be told how far a mode moved."""
+NARROWEST = 1e-12
+"""Prior sd of draws that are all the same."""
 STEPS_AN_OCTAVE = 4
 """Of numbers of cases, as a power of two."""
 
@@ -100,9 +102,9 @@ def fit_of(w: np.ndarray, proposal: Proposal) -> Fit:
 def moved(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     """From some draws to others: shift of the mean in sd of the latter, root mean square, and mean log ratio of the sds."""
     covariance = np.cov(after, rowvar=False).reshape(after.shape[1], after.shape[1])
-    root = np.linalg.cholesky(covariance + 1e-12 * np.trace(covariance) * np.eye(len(covariance)))
+    root = np.linalg.cholesky(covariance + (1e-12 * np.trace(covariance) + NARROWEST**2) * np.eye(len(covariance)))
     shift = np.linalg.solve(root, after.mean(axis=0) - before.mean(axis=0))
-    widths = np.log(after.std(axis=0) / before.std(axis=0))
+    widths = np.log(np.maximum(after.std(axis=0), NARROWEST) / np.maximum(before.std(axis=0), NARROWEST))
     return float(np.sqrt((shift**2).mean())), float(widths.mean())
 
 
@@ -110,7 +112,7 @@ def moved_within_modes(before: np.ndarray, after: np.ndarray) -> tuple[float, fl
     """As `moved`, mode by mode of the draws before: how much each weighs is another matter."""
     modes = divided(before)
     labels, own = which_of(modes, before), which_of(modes, after)
-    count = np.bincount(own, minlength=count_of(modes))
+    count = np.array([len(np.unique(after[own == mode], axis=0)) for mode in range(count_of(modes))])
     kept = np.flatnonzero(count >= FEWEST_OF_A_MODE)
     if not len(kept):
         return moved(before, after)
