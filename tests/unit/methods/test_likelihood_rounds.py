@@ -108,7 +108,7 @@ def test_each_mode_moves_on_by_itself_and_none_gets_lost():
 def test_a_mode_of_copies_of_few_draws_does_not_say_how_far_it_moved():
     rng = np.random.default_rng(4)
     before = rng.normal(size=(1_000, 2)) * 0.1 + np.where(np.arange(1_000) < 500, 1.0, -1.0)[:, None]
-    after = before + [0.02, 0.0]
+    after = before + np.array([0.02, 0.0])
     after[500:] = after[500]
     assert moved_within_modes(before, after) == pytest.approx(moved_within_modes(before[:500], after[:500]), abs=0.02)
     assert np.isfinite(moved_within_modes(before, np.tile(after[500], (1_000, 1)))).all()
