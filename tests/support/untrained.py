@@ -22,6 +22,7 @@ from scorefold.posterior.made import Made
 from scorefold.posterior.modes import Mode
 from scorefold.posterior.reach import fit_reach
 from scorefold.posterior.saved import About
+from scorefold.posterior.trust import Disagreement
 from scorefold.prior.proposal import GaussianProposal, TruncatedProposal
 from scorefold.score.correction import Correction
 from scorefold.score.local_mean import LocalMean
@@ -163,9 +164,11 @@ def refined(case):
         for region, engine, rest in ((box, "line", ()), (gaussian, "scores", (some, some / 2, modes, 1)))
     )
     compared = Compared(600, (Judged("the start", 0.4, 0.1), Judged("scores", np.inf, 0.0)), "the start")
+    beside = None
     if case == "refined by a likelihood":
         local = random_posterior(CASES["nle"][0], MARGINALS.proposing(gaussian), (2,), 1)
-    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, compared, MADE)
+        beside = Disagreement(np.array([[0.1, -0.2], [-0.1, 0.2]]), np.array([[0.05, 0.0], [-0.05, 0.0]]))
+    return RefinedPosterior(MARGINALS, (2,), local, summaries, 12, rounds, True, compared, MADE, beside)
 
 
 def loaded(case, folder):

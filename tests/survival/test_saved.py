@@ -761,6 +761,14 @@ def test_a_model_of_version_8_whose_likelihood_had_one_line_is_read(tmp_path):
     same_values(sf.load(folder), posterior)
 
 
+def test_a_refinement_of_version_9_that_had_nothing_beside_it_is_read(tmp_path):
+    folder = untrained("refined").save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 9}
+    assert config["posterior"].pop("beside") is None
+    (folder / CONFIG).write_text(json.dumps(config))
+    assert sf.load(folder).beside is None
+
+
 @pytest.mark.parametrize("version", [7, 8, 9])
 def test_a_model_whose_noise_changed_in_another_form_is_refused(tmp_path, version):
     folder = untrained("nle").save(tmp_path / "model")

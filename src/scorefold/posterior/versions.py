@@ -65,14 +65,16 @@ def _without_lines_for_modes(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"modes": 0} if summed else found
 
 
-def _without_noise_of_another_form(found: dict[str, Any]) -> dict[str, Any]:
-    """A model of version 9, when correlations were of the noise as it is and not in units of its sds, in version 10."""
+def _from_version_9(found: dict[str, Any]) -> dict[str, Any]:
+    """Of version 9 in version 10: correlations were of the noise as it is and not in units of its sds, and a refinement by a
+    straight line knew nothing of the network beside it.
+    """
     if found.get(IS) == "NLE" and found.get("changing"):
         raise ModelError(
             "expected noise that changes with the parameters in the form of this version; the model has that of formats 7 to "
             "9, which were never released. Fit it once more, or load it with the version that saved it."
         )
-    return found
+    return found | {"beside": None} if {"local", "summaries", "rounds", "agreed", "compared"} <= set(found) else found
 
 
 CHANGES: dict[int, Change] = {
@@ -82,7 +84,7 @@ CHANGES: dict[int, Change] = {
     6: _without_changing_noise,
     7: _without_corrected_likelihoods,
     8: _without_lines_for_modes,
-    9: _without_noise_of_another_form,
+    9: _from_version_9,
 }
 FORMAT = model.Format("scorefold model", 10, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
 """Of a folder with a posterior. A new version gets a change that takes configurations of the one before to it; there is none

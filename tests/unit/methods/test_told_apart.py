@@ -1,6 +1,7 @@
 """Which of start, refined likelihood and straight line is kept; what each says is known, nothing is trained."""
 
 import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_a
 from scorefold.posterior.draws import Options
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.trust import judge
 from scorefold.prior.proposal import GaussianProposal
 from scorefold.score.standardize import fit_standardize, standardized
 from scorefold.tasks.gaussian import standard_normal_prior
@@ -35,6 +37,10 @@ X = np.array([[0.9, -0.6], [1.3, 0.1], [0.4, -0.9], [0.8, -0.2]])
 
 def simulator(theta, rng):
     return theta + NOISE * rng.standard_normal(2)
+
+
+class Settled(NamedTuple):
+    converged: bool = True
 
 
 class Known(eqx.Module):
@@ -171,6 +177,19 @@ def test_an_error_of_the_mean_counts_for_all_observations():
         assert said.simulations // size in (30, 60)
         assert said.judged[1].error == pytest.approx((0.1 / (NOISE / np.sqrt(100))) ** 2, rel=0.5)
         assert said.judged[0].error < 1
+
+
+def test_a_line_is_trusted_as_far_as_the_network_beside_it_agrees():
+    """The network's draws lie an sd to one side, whatever made them; half of that is where both together are."""
+    kept, _ = chosen(known(0.0), learned(), calls=0)
+    line, network = kept.rounds[-1].after, refined_by(learned()).rounds[-1].after
+    apart = (network.mean(axis=0) - line.mean(axis=0)) / line.std(axis=0)
+    np.testing.assert_allclose(kept.beside.shift, np.stack([-apart / 2, apart / 2]), rtol=0.05, atol=0.02)
+    u = np.random.default_rng(0).multivariate_normal(FRAME.mean, FRAME.root @ FRAME.root.T / 4, 64)
+    doubts = kept.doubts(X, u, (0, 0), Options())
+    assert doubts.disagreement is kept.beside
+    far = dataclasses.replace(kept, beside=kept.beside._replace(shift=np.array([[-0.4, 0.0], [0.4, 0.0]])))
+    assert judge(("a", "b"), far.doubts(X, u, (0, 0), Options()), Settled()).bad
 
 
 @pytest.mark.false_failure(0)

@@ -26,7 +26,7 @@ from scorefold.posterior.modes import Mode
 from scorefold.posterior.posterior import Posterior
 from scorefold.posterior.rule_and_sampler import get_sampler
 from scorefold.posterior.summed import SummedPosterior
-from scorefold.posterior.trust import Doubts, Trust
+from scorefold.posterior.trust import Disagreement, Doubts, Trust
 from scorefold.prior import Prior
 from scorefold.prior.proposal import GaussianProposal, whole
 from scorefold.sample import Info, Sampler
@@ -74,6 +74,8 @@ class RefinedPosterior(Posterior):
     compared: Compared
     """With the start, and with what else was tried."""
     made: Made | None = None
+    beside: Disagreement | None = None
+    """Between the straight line that draws are made by and the network that was trained beside it; None where there is none."""
 
     kind: ClassVar[str] = "refined"
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size", "prior", "given")
@@ -131,12 +133,16 @@ class RefinedPosterior(Posterior):
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """As the region's posterior has them, in its own space, and what the comparison with the start found.
 
-        Members that are one straight line do not differ, however wrong that line is: without a comparison nothing is known.
+        Members that are one straight line do not differ, however wrong that line is. So it is compared with the network that
+        was trained beside it; without one, or another comparison, nothing is known.
         """
         own, seen = self._checkable(x)
-        if isinstance(own, SummedPosterior) and not self.compared.judged and not self.rounds[-1].gate:
+        line_alone = isinstance(own, SummedPosterior) and not self.rounds[-1].gate
+        if line_alone and self.beside is None and not self.compared.judged:
             return Doubts("a straight line has no members that could disagree, and it was not compared with the start")
         doubts = own.doubts(seen, self._own_space(u), seed, _for_region(own, options))
+        if self.beside is not None and not isinstance(doubts.disagreement, str):
+            doubts = doubts._replace(disagreement=self.beside)
         return doubts._replace(found_off=self.compared.off)
 
     def corrected(self, check: Check) -> "RefinedPosterior":

@@ -29,6 +29,7 @@ from scorefold.posterior.check import Simulating, simulated_sets
 from scorefold.posterior.contrast import Told, summed_terms, told
 from scorefold.posterior.modes import vanished
 from scorefold.posterior.summed import SummedPosterior
+from scorefold.posterior.trust import by_draws
 from scorefold.prior.proposal import Proposal, whole
 from scorefold.types import Float, single_precision
 
@@ -98,7 +99,7 @@ def line_alone(local: SummedPosterior) -> SummedPosterior | None:
 
 
 def _by_line(refined: RefinedPosterior, alone: SummedPosterior, job: Job) -> RefinedPosterior:
-    """The last round with its straight line in place of the network."""
+    """The last round with its straight line in place of the network, which says how far off the line may be."""
     last = refined.rounds[-1]
     w, clouds = drawn_by(alone, job.x, (job.plan.seed, len(refined.rounds)))
     after = last.proposal.from_w(w)
@@ -109,7 +110,9 @@ def _by_line(refined: RefinedPosterior, alone: SummedPosterior, job: Job) -> Ref
         gate=0.0, fit=fit_of(w, last.proposal), shift=shift, widths=widths, after=some_of(after), modes=modes, vanished=gone
     )
     rounds = (*refined.rounds[:-1], one)
-    return replace(refined, local=alone, rounds=rounds, agreed=len(rounds) > 1 and agree(one))
+    theta = [job.start.prior.from_normal(np.asarray(u, np.float64)) for u in (one.after, last.after)]
+    beside = by_draws(np.stack(theta), np.mean(theta, axis=(0, 1)), theta[0].std(axis=0))
+    return replace(refined, local=alone, rounds=rounds, agreed=len(rounds) > 1 and agree(one), beside=beside)
 
 
 def _places(refined: RefinedPosterior, region: Proposal, count: int, apart: float, seed: int) -> np.ndarray:
