@@ -46,14 +46,24 @@ def normal(x, mean, sd):
     return -(((x - mean) / sd) ** 2) / 2 - np.log(sd)
 
 
-def place_and_scale() -> Problem:
-    """Four draws of N(mean, sd²)."""
-    prior = sf.Prior({"mean": scipy.stats.norm(0, 1), "sd": scipy.stats.lognorm(0.5)})
+def place_and_scale(law=scipy.stats.lognorm(0.5)) -> Problem:  # noqa: B008
+    """Four draws of N(mean, sd²), with this prior of the sd."""
+    prior = sf.Prior({"mean": scipy.stats.norm(0, 1), "sd": law})
 
     def log_likelihood(theta, x):
         return normal(x, theta[:, :1, None], theta[:, 1:, None]).sum(axis=(1, 2))
 
     return Problem(prior, lambda theta, rng: rng.normal(theta[0], theta[1], size=4), log_likelihood)
+
+
+def half_normal_sd() -> Problem:
+    """The same with a half-normal sd."""
+    return place_and_scale(scipy.stats.halfnorm())
+
+
+def exponential_sd() -> Problem:
+    """The same with an exponential sd."""
+    return place_and_scale(scipy.stats.expon())
 
 
 def autoregression() -> Problem:
@@ -130,7 +140,12 @@ def outliers() -> Problem:
     return Problem(prior, lambda theta, rng: places(theta) + 0.5 * rng.standard_t(3, size=3), log_likelihood)
 
 
-PROBLEMS = {made.__name__: made for made in (place_and_scale, autoregression, pairs, straight, waiting_times, outliers)}
+PROBLEMS = {
+    made.__name__: made
+    for made in (
+        place_and_scale, half_normal_sd, exponential_sd, autoregression, pairs, straight, waiting_times, outliers,
+    )
+}  # fmt: skip
 
 
 def reference(problem: Problem, x: np.ndarray, near: np.ndarray) -> np.ndarray:

@@ -64,8 +64,8 @@ def refined(start):
 def summarised(start):
     """Trained on observations with their summaries, whether these help or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "SURE", -np.inf)
-        patch.setattr(summaries, "LEAST", -np.inf)
+        patch.setattr(summaries, "ERRORS_GAINED", -np.inf)
+        patch.setattr(summaries, "LEAST_GAIN", -np.inf)
         training = sf.Training(members=2, steps=100)
         return start[0].refine(X, simulator, budget=2_400, rounds=4, seed=1, sims=start[1], training=training)
 

@@ -39,7 +39,7 @@ from scorefold.types import QUICKLY, Array, Float, Observation, Theta
 
 FARTHEST_OUT = 8.0
 """Of v: beyond, sds and correlations stay as they are there."""
-STEPS, HALVINGS = 40, 6
+SCORING_STEPS, SHORTENED = 40, 6
 """Of a regression, and of a step that does not make it better, at most."""
 SETTLED = 1e-3
 """A regression ends where a step gains less than so many sd of its numbers, squared."""
@@ -185,13 +185,13 @@ class _Fit(NamedTuple):
     def best(self, flat: np.ndarray, free: np.ndarray) -> np.ndarray:
         """With the least loss, from here on; only these numbers change."""
         loss, h = self.loss(flat), self.seen.near
-        for _ in range(STEPS):
+        for _ in range(SCORING_STEPS):
             slopes, fisher = self.slopes(flat)
             down, step = -slopes.sum(axis=0)[free], np.zeros_like(flat)
             step[free] = _solved(fisher[np.ix_(free, free)], down)
             gain = down @ step[free]
             step *= min(1.0, LARGEST_STEP / max(np.abs(h @ step[: h.shape[1]]).max(), 1e-30))
-            for halving in range(HALVINGS):
+            for halving in range(SHORTENED):
                 there = flat + step / 2**halving
                 if (value := self.loss(there)) < loss:
                     flat, loss = there, value

@@ -32,7 +32,7 @@ from scorefold.score.standardize import Standardize
 from scorefold.train.rows import few_at_a_time
 from scorefold.types import QUICKLY, Array, Float, Key, Observation, Scalar, Theta
 
-HALVINGS = 24
+BISECTIONS_OF_A_COUNT = 24
 """In which the cell of a draw is found, among up to 2²⁴."""
 
 
@@ -202,7 +202,7 @@ class Likelihood(eqx.Module):
                 below = increasing(own.parameters(i, seen.cells.y, seen.given), seen.cells.high[i]) < z
                 return jnp.where(below, middle + 1, between[0]), jnp.where(below, between[1], middle)
 
-            _, place = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), steps[i]))
+            _, place = jax.lax.fori_loop(0, BISECTIONS_OF_A_COUNT, halve, (jnp.zeros(()), steps[i]))
             return x.at[at.order[i]].set(at.low[i] + place * at.step[i])
 
         drawn = self._whitened_cells(u, self._prepare_cells(jax.lax.fori_loop(0, at.count, draw, x), at))

@@ -22,7 +22,7 @@ from scorefold.density.line import Line, fit_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
 
 MOST_MODES = 16
-LEAST = 1e-9
+LEAST_RIDGE = 1e-9
 """Of the mean variance, added to every one."""
 
 
@@ -88,7 +88,7 @@ def places_of(u: Float[np.ndarray, "draws dim"], labels: np.ndarray, modes: Sequ
     for mode in modes:
         own = u[labels == mode].astype(np.float64)
         covariance = wider * np.cov(own, rowvar=False).reshape(u.shape[1], u.shape[1])
-        root = np.linalg.cholesky(covariance + LEAST * np.trace(covariance) / len(covariance) * np.eye(len(covariance)))
+        root = np.linalg.cholesky(covariance + LEAST_RIDGE * np.trace(covariance) / len(covariance) * np.eye(len(covariance)))
         centres.append(own.mean(axis=0))
         whitens.append(np.linalg.inv(root))
     return ModePlaces(jnp.asarray(np.stack(centres), jnp.float32), jnp.asarray(np.stack(whitens), jnp.float32))

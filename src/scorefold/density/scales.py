@@ -27,7 +27,7 @@ NEVER = -30.0
 """The log weight of a scale that is not there."""
 MOST_FEATURES = 64
 """Of more numbers the noise is taken for Gaussian."""
-STEPS, ROUNDS, SHORT = 50, 20, 15
+SCALE_STEPS, SCALE_ROUNDS, SCALE_STEPS_TO_COMPARE = 50, 20, 15
 """Of the scales alone, of line and scales together, and of the scales where they only have to be compared."""
 SMALLEST_VARIANCE = 1e-4
 """Of a scale, where the Gaussian's is 1."""
@@ -74,7 +74,7 @@ def fit_scales(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> tuple[NoisyLine
     found = _favoured(_squares(x, u, line), features)
     if found is None:
         return line, gaussian()
-    for _ in range(ROUNDS):
+    for _ in range(SCALE_ROUNDS):
         line, found = _round(x, u, line, found)
     return line, _scales(*found)
 
@@ -106,7 +106,7 @@ def _scales(weights: np.ndarray, variances: np.ndarray) -> Scales:
 def mean_log_density(squares: np.ndarray, features: int) -> float:
     """Of whitened residuals with these squared lengths, up to a constant: Gaussian, or Gaussian but for two scales."""
     gaussian = _log_likelihood(squares, np.zeros(1), np.ones(1), features)
-    weights, variances = _by_distances(squares, 2, features, SHORT)
+    weights, variances = _by_distances(squares, 2, features, SCALE_STEPS_TO_COMPARE)
     return max(gaussian, _log_likelihood(squares, np.log(weights), variances, features)) / len(squares)
 
 
@@ -137,7 +137,7 @@ def _step(squares: np.ndarray, weights: np.ndarray, variances: np.ndarray, featu
     return p, share / share.sum(), np.maximum(variance, SMALLEST_VARIANCE)
 
 
-def _by_distances(squares: np.ndarray, number: int, features: int, steps: int = STEPS) -> tuple[np.ndarray, np.ndarray]:
+def _by_distances(squares: np.ndarray, number: int, features: int, steps: int = SCALE_STEPS) -> tuple[np.ndarray, np.ndarray]:
     """Weights and variances of so many scales around a line that stays."""
     places = (np.arange(number) + 0.5) / number
     weights, variances = np.full(number, 1 / number), np.maximum(np.quantile(squares, places) / features, SMALLEST_VARIANCE)

@@ -26,7 +26,7 @@ from scorefold.types import Float
 
 CAP = 20.0
 """The largest -log w_kk: a data set that a likelihood calls impossible says no more than that."""
-LEAST_FREE = 0.2
+LEAST_UNKNOWN = 0.2
 """Of R, at least so much is taken for more than V."""
 
 
@@ -73,7 +73,7 @@ def told(terms: Float[np.ndarray, "sets places"], u: Float[np.ndarray, "places d
     mean = weights @ u
     within = np.maximum((weights @ u**2 - mean**2).mean(axis=0), 1e-12)
     residual = u[:sets] - mean
-    free = np.clip(1 - within / np.maximum(u.var(axis=0), 1e-12), LEAST_FREE, 1.0)
+    free = np.clip(1 - within / np.maximum(u.var(axis=0), 1e-12), LEAST_UNKNOWN, 1.0)
     unit = np.sqrt(within * free)
     squares = residual**2
     expected = np.maximum(squares.mean(axis=0), 1e-12)

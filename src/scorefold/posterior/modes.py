@@ -18,9 +18,9 @@ import numpy as np
 from scorefold.types import Float
 
 SHALLOW = 0.5
-LEAST = 0.02
-STARTS = 4
-STEPS = 12
+LEAST_ON_A_SIDE = 0.02
+LLOYD_STARTS = 4
+LLOYD_STEPS = 12
 POINTS = 101
 FEWEST, FEWEST_EACH = 200, 20
 """Draws that are divided again, in all and for each parameter."""
@@ -118,14 +118,14 @@ def deepest_valley(u: np.ndarray, seed: int = 0) -> Split:
     white = axes / np.sqrt(np.maximum(values, 1e-12 * values.max()))
     directions = [*np.eye(u.shape[1]), *axes.T]
     rng = np.random.default_rng(seed)
-    for _ in range(STARTS):
+    for _ in range(LLOYD_STARTS):
         directions.append(white @ _between_clusters(centred @ white, rng))
     return min((_valley(u, direction / np.linalg.norm(direction)) for direction in directions), key=lambda split: split.depth)
 
 
 def _between_clusters(z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     centres = z[rng.choice(len(z), 2, replace=False)]
-    for _ in range(STEPS):
+    for _ in range(LLOYD_STEPS):
         own = ((z[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
         if 0 < own.sum() < len(z):
             centres = np.stack([z[own == 0].mean(axis=0), z[own == 1].mean(axis=0)])
@@ -138,7 +138,7 @@ def _valley(u: np.ndarray, direction: np.ndarray) -> Split:
     sd, (low, high) = along.std(), np.quantile(along, [0.25, 0.75])
     width = 0.9 * min(sd, (high - low) / 1.349 or sd) * len(along) ** -0.2
     width = max(width, 0.05 * sd, 1e-12)  # two narrow modes have a range that says little of their width
-    first, last = np.quantile(along, [LEAST, 1 - LEAST])
+    first, last = np.quantile(along, [LEAST_ON_A_SIDE, 1 - LEAST_ON_A_SIDE])
     points = np.linspace(first, last, POINTS)
     density = np.exp(-(((points[:, None] - along) / width) ** 2) / 2).sum(axis=1)
     left, right = np.maximum.accumulate(density), np.maximum.accumulate(density[::-1])[::-1]

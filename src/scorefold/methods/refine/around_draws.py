@@ -27,11 +27,11 @@ from scorefold.simulation.simulations import Simulations
 from scorefold.types import single_precision
 
 DRAWS = 1_000
-NEAR, SPREAD = 0.1, 2.0
+NEIGHBOURS, SPREAD = 0.1, 2.0
 """The share of the draws that are near one of them, and how many times their differences it is moved by."""
 FARTHEST = 5.0
 """Prior sd: no simulation is farther."""
-SURE = 0.9
+WIDE_ENOUGH = 0.9
 """The power above which the start's own draws are wide enough."""
 
 
@@ -55,7 +55,7 @@ def first_draws(start: Posterior, x: np.ndarray, seed: tuple[int, int]) -> tuple
         warnings.simplefilter("ignore", UntrustworthyDraws)
         shift = expected_shift(start.doubts(x, u, seed, AS_THE_METHOD_SAYS))
         power = 1.0 if shift is None else float(1 / (1 + np.mean(shift**2)))
-    if power > SURE:
+    if power > WIDE_ENOUGH:
         return u, u
     return u, drawn_by(start, x, seed, options=AS_THE_METHOD_SAYS._replace(power=power))[0]
 
@@ -66,7 +66,7 @@ def spread(u: np.ndarray, count: int, seed: int, times: float = SPREAD) -> np.nd
     """
     rng = np.random.default_rng(seed)
     white = (u - u.mean(axis=0)) / np.maximum(u.std(axis=0), 1e-12)
-    some = max(2, int(NEAR * len(u)))
+    some = max(2, int(NEIGHBOURS * len(u)))
     near = np.argpartition(cdist(white, white), some, axis=1)[:, :some]
     picked = rng.integers(len(u), size=count)
     pairs = near[picked[:, None], rng.integers(some, size=(count, 2))]

@@ -23,7 +23,7 @@ from scorefold.posterior.refining import Refining
 
 SHARE = 0.15
 """Of the budget, for all of them together."""
-SURE = 2.0
+ERRORS_BETTER = 2.0
 """Standard errors."""
 
 
@@ -94,7 +94,7 @@ def better(
             return others[0][1], Compared(spent, (), others[0][0])
         spent += each
     best = min(range(1, len(judged)), key=lambda i: judged[i].error)
-    margin = SURE * np.hypot(judged[0].chance, judged[best].chance)
+    margin = ERRORS_BETTER * np.hypot(judged[0].chance, judged[best].chance)
     if judged[0].error + margin < judged[best].error:
         return start, Compared(spent, tuple(judged), judged[0].name)
     return others[best - 1][1], Compared(spent, tuple(judged), judged[best].name)

@@ -68,7 +68,7 @@ WIDER_THAN_LIKEST = 2.0
 """A region around the simulations most like the observations is so many times as wide as they are."""
 LINE_IS_ENOUGH = 0.3
 """The share of a network that unseen cases may let pass in a region where a line is."""
-STEPS = 1_000
+STEPS_IN_A_ROUND = 1_000
 """Of training in a round: within a small region the base is nearly the truth."""
 
 
@@ -241,7 +241,7 @@ def _located(job: _Job, at: _Progress, made: _Simulated) -> _Progress:
 def _trained(job: _Job, at: _Progress, made: _Simulated, numbers: np.ndarray) -> list[tuple[str, RefinedPosterior]]:
     """The last round: scores trained on the region's own space and, where a line is not enough, a likelihood."""
     start, plan, own = job.start, job.plan, job.start.method.training
-    short = replace(own, steps=min(STEPS, own.steps))
+    short = replace(own, steps=min(STEPS_IN_A_ROUND, own.steps))
     method = replace(start.method, training=plan.training or (short if made.region.narrow().size else own))
     unseen = pooled(made.fresh, [*at.earlier], made.region, int(numbers[1])) if job.known else made.cases
     summaries: Summaries | None = None

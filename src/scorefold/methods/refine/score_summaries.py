@@ -29,7 +29,7 @@ TOGETHER = 1_024
 """Observations whose scores are computed at a time."""
 UNSEEN = 5
 """One in so many simulations judges."""
-SURE, LEAST = 2.0, 0.01
+ERRORS_GAINED, LEAST_GAIN = 2.0, 0.01
 """Standard errors of the gain, and the gain itself."""
 
 
@@ -67,7 +67,7 @@ def summarised(cases: Simulations, start: ComposedPosterior, region: Proposal) -
     joined = np.zeros((*flat.shape[:2], flat.shape[2] + start.prior.dim), flat.dtype)
     joined[real] = summaries.join(flat[real])
     gain = _unseen_density(cases, joined) - _unseen_density(cases, flat)
-    if not gain.mean() > max(LEAST, SURE * gain.std() / np.sqrt(len(gain))):
+    if not gain.mean() > max(LEAST_GAIN, ERRORS_GAINED * gain.std() / np.sqrt(len(gain))):
         return None
     return cases._replace(x=joined), summaries
 
