@@ -18,7 +18,7 @@ from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.region import Fit
-from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_alone
+from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_alone, surely_worse
 from scorefold.posterior.draws import Options
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
@@ -116,6 +116,7 @@ def test_a_network_of_noise_is_left_out_and_one_that_mends_the_line_is_kept():
     assert [one.name for one in said.judged] == ["the start", "a likelihood", "a straight line"]
     assert not any(np.any(part) for part in jax.tree.leaves(kept.local.terms.network))
     assert kept.rounds[-1].gate == 0
+    assert kept.beside is None  # noise that is ruled out says nothing of the line
     assert len(kept.rounds[-1].after)
     at = np.zeros((1, 2))
     assert np.allclose(kept.local.log_density(X, at), learned().log_density(X, at), rtol=1e-4)
@@ -135,6 +136,15 @@ def test_the_start_is_kept_unless_another_one_is_surely_better():
     assert best_of([start, start - 0.5 + noise, start - 0.6 + noise]) == 2
     assert best_of([start, start, np.full(100, np.inf)]) == 0
     assert best_of([np.full(100, np.inf), start]) == 1
+
+
+@pytest.mark.false_failure(0)
+def test_two_standard_errors_rule_a_network_out():
+    noise = np.random.default_rng(0).normal(size=100)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    assert not surely_worse(3.19 + noise, np.full(100, 3.0))
+    assert surely_worse(3.21 + noise, np.full(100, 3.0))
+    assert surely_worse(np.full(100, np.inf), np.full(100, 3.0))
 
 
 def test_draws_that_are_not_where_it_was_simulated_are_not_kept():

@@ -75,7 +75,9 @@ class RefinedPosterior(Posterior):
     """With the start, and with what else was tried."""
     made: Made | None = None
     beside: Disagreement | None = None
-    """Between the straight line that draws are made by and the network that was trained beside it; None where there is none."""
+    """Between the straight line that draws are made by and the network that was trained beside it; None where there is none, or
+    where the comparison has ruled that network out.
+    """
 
     kind: ClassVar[str] = "refined"
     options: ClassVar[tuple[str, ...]] = ("rule", "sampler", "set_size", "prior", "given")
@@ -133,8 +135,8 @@ class RefinedPosterior(Posterior):
     def doubts(self, x: np.ndarray, u: np.ndarray, seed: tuple[int, int], options: Options) -> Doubts:
         """As the region's posterior has them, in its own space, and what the comparison with the start found.
 
-        Members that are one straight line do not differ, however wrong that line is. So it is compared with the network that
-        was trained beside it; without one, or another comparison, nothing is known.
+        Members that are one straight line do not differ, however wrong that line is. So it is held against the network that
+        was trained beside it, unless that one is surely worse; without one, or another comparison, nothing is known.
         """
         own, seen = self._checkable(x)
         line_alone = isinstance(own, SummedPosterior) and not self.rounds[-1].gate

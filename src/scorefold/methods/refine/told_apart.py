@@ -39,6 +39,8 @@ PLACES = 256
 """That a data set may have come from, at least."""
 FEWEST_DRAWS = 20
 """In the frame, for a round's to be among the places."""
+RULED_OUT = 2.0
+"""Standard errors."""
 FARTHEST_APART = 2.0
 """Times as far from each other as draws, at most, where data sets are smaller than the one that refinement is for."""
 
@@ -77,7 +79,8 @@ def best_likelihood(
     compared = Compared(calls, judged, NAMES[best])
     if best == NAMES.index("a straight line"):
         assert alone is not None
-        return _by_line(refined, alone, job), compared
+        line = _by_line(refined, alone, job)
+        return (replace(line, beside=None) if surely_worse(found[1].loss, found[2].loss) else line), compared
     return (start, refined)[best], compared
 
 
@@ -88,6 +91,14 @@ def best_of(losses: Sequence[Float[np.ndarray, " sets"]]) -> int:
         return best
     gain = losses[0] - losses[best]
     return best if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)) else 0
+
+
+def surely_worse(loss: Float[np.ndarray, " sets"], other: Float[np.ndarray, " sets"]) -> bool:
+    """Whether data sets rule a likelihood out against another one: what it says then tells nothing of that one's error."""
+    if not np.isfinite(loss).all():
+        return True
+    more = loss - other
+    return bool(more.mean() > RULED_OUT * more.std(ddof=1) / np.sqrt(len(more)))
 
 
 def line_alone(local: SummedPosterior) -> SummedPosterior | None:
