@@ -96,7 +96,7 @@ def test_the_two_simulators_agree():
 
 
 def against_importance_sampling(x, chains, count, at_least, log_likelihood):
-    """8 means: y = logit of how far θ is through the prior cut at the shortest time.
+    """8 means, of how far θ is through the prior cut at the shortest time; y is its logit.
 
     Proposals come from the prior for one or two trials, and otherwise from a t at the mode, which SciPy finds.
     """
@@ -120,7 +120,8 @@ def against_importance_sampling(x, chains, count, at_least, log_likelihood):
     else:
         points = logit(rng.uniform(size=(count, 4)))
         log_weight = log_density(points) - np.sum(np.log(expit(points)) + np.log(expit(-points)), axis=1)
-    importance.assert_same_moments(y, points, log_weight, at_least, effective=500)
+    # Where the posterior lies against a bound, y has a long tail that few points are in, and its moments are not known.
+    importance.assert_same_moments(expit(y), expit(points), log_weight, at_least, effective=500)
 
 
 @pytest.mark.full
