@@ -393,10 +393,11 @@ def field(*path_and_value):
     return put("posterior", *path_and_value)
 
 
+VERSION = f'"version": {FORMAT.version}'
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", 11), "version 11, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", FORMAT.version + 1), f"version {FORMAT.version + 1}, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
@@ -461,10 +462,10 @@ def refused(folder, message):
 
 
 TEXTS = {
-    "a key twice": (lambda text: text.replace('"version": 9', '"version": 9, "version": 9'), "'version' is there twice"),
-    "NaN": (lambda text: text.replace('"version": 9', '"version": NaN'), "NaN is not a number"),
-    "infinity": (lambda text: text.replace('"version": 9', '"version": 9e999'), "too large a number"),
-    "a long number": (lambda text: text.replace('"version": 9', '"version": 9' + "0" * 5000), "too long a number"),
+    "a key twice": (lambda text: text.replace(VERSION, f"{VERSION}, {VERSION}"), "'version' is there twice"),
+    "NaN": (lambda text: text.replace(VERSION, '"version": NaN'), "NaN is not a number"),
+    "infinity": (lambda text: text.replace(VERSION, f"{VERSION}e999"), "too large a number"),
+    "a long number": (lambda text: text.replace(VERSION, VERSION + "0" * 5000), "too long a number"),
     "deep": (lambda text: "[" * 500_000, "nested too deeply|JSON"),
     "a list": (lambda text: "[1]", "to hold an object; got list"),
     "nothing": (lambda text: "", "to be JSON"),

@@ -189,6 +189,7 @@ def test_an_error_of_the_mean_counts_for_all_observations():
         assert said.judged[0].error < 1
 
 
+@pytest.mark.false_failure(0)
 def test_a_line_is_trusted_as_far_as_the_network_beside_it_agrees():
     """The network's draws lie an sd to one side, whatever made them; half of that is where both together are."""
     kept, _ = chosen(known(0.0), learned(), calls=0)
