@@ -394,10 +394,11 @@ def field(*path_and_value):
 
 
 VERSION = f'"version": {FORMAT.version}'
+NEXT = FORMAT.version + 1
 NO_LONGER = "version 1, which this scorefold no longer reads. Train and save it again"
 CONFIGS = {
     "another format": (put("format", "pickle"), "about something else"),
-    "a newer version": (put("version", FORMAT.version + 1), f"version {FORMAT.version + 1}, written by a newer scorefold. Update scorefold"),
+    "a newer version": (put("version", NEXT), f"version {NEXT}, written by a newer scorefold. Update scorefold"),
     "an older version": (put("version", 1), NO_LONGER),
     "version 0": (put("version", 0), "the version to be a whole number from 1"),
     "version True": (put("version", True), "got True"),
