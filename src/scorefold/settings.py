@@ -176,7 +176,7 @@ def names(what: str, value: Any, count: int | None = None) -> tuple[str, ...]:
 
 
 def _wordy(value: Any) -> bool:
-    return isinstance(value, str | bytes | complex)
+    return isinstance(value, str | bytes) or np.iscomplexobj(value)
 
 
 @cache

@@ -226,3 +226,9 @@ def test_a_store_with_another_prior_shows_only_what_differs(tmp_path):
     normal = sf.Prior(stats.multivariate_normal([0, 1], np.eye(2)), names=["v", "a"])
     with pytest.raises(ScorefoldError, match="prior: kind"):
         sf.simulate(normal, simulator, 100, store=tmp_path, workers=0)
+
+
+@pytest.mark.parametrize("value", [1j, [1.0, np.complex64(2)], [None, np.array(0j, np.complex64)], np.ones(2, complex)])
+def test_complex_numbers_are_refused_wherever_they_are(value):
+    with pytest.raises(ScorefoldError, match="expected x to be numbers"):
+        settings.numbers("x", value)
