@@ -35,6 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scorefold.density.scales import one_scale
 from scorefold.types import QUICKLY, Array, Float, Observation, Theta
 
 FARTHEST_OUT = 8.0
@@ -125,6 +126,15 @@ def fit_changing_noise(r: np.ndarray, v: np.ndarray, correlations: bool = True) 
     if not (found[0][:, 1:].any() or found[2][:, :, 1:].any()):
         return None
     return ChangingNoise(*(jnp.asarray(part, jnp.float32) for part in found))
+
+
+def fit_gaussian_noise(r: np.ndarray, v: np.ndarray) -> ChangingNoise | None:
+    """The same; None also where what is left has more scales than one."""
+    own = fit_changing_noise(r, v)
+    if own is None:
+        return None
+    e, _ = values_and_log_scales(own, r, v)
+    return own if one_scale(np.square(e).sum(axis=1), r.shape[1]) else None
 
 
 class _Seen(NamedTuple):

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.density import changing_noise, scales
-from scorefold.density.changing_noise import ChangingNoise, fit_changing_noise, values_and_log_scales
-from scorefold.density.scales import Scales, fit_scales, one_scale
+from scorefold.density.changing_noise import ChangingNoise, fit_gaussian_noise
+from scorefold.density.scales import Scales, fit_scales
 from scorefold.score.least_squares import NoisyLine, noisy_line
 from scorefold.types import Array, Float, Observation, Scalar, Theta
 
@@ -84,7 +84,7 @@ def fit_line(x: np.ndarray, u: np.ndarray, tails: bool = False, changing: bool =
     """
     x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
     plain = noisy_line(x, u, floor=1e-8)
-    own = _changing(x, u, plain) if changing else None
+    own = fit_gaussian_noise(plain.whitened(x, u), u) if changing else None
     if own is not None:
         return _line(plain, scales.gaussian() if tails else None, own)
     fitted, spread = fit_scales(x, u, plain) if tails else (plain, None)
@@ -96,13 +96,3 @@ def _line(fitted: NoisyLine, spread: Scales | None, own: ChangingNoise | None) -
     whitens = [np.linalg.inv(np.linalg.cholesky(covariance)) for covariance in (noise, slope @ slope.T + noise)]
     numbers = [jnp.asarray(part, jnp.float32) for part in (slope, offset, *whitens)]
     return Line(numbers[0], numbers[1], numbers[2], numbers[3], spread, own)
-
-
-def _changing(x: np.ndarray, u: np.ndarray, line: NoisyLine) -> ChangingNoise | None:
-    """How the noise depends on u; None where it does not, or where what is left has more scales than one."""
-    r = line.whitened(x, u)
-    own = fit_changing_noise(r, u)
-    if own is None:
-        return None
-    e, _ = values_and_log_scales(own, r, u)
-    return own if one_scale(np.square(e).sum(axis=1), x.shape[1]) else None

@@ -29,10 +29,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.density.changing_noise import fit_changing_noise, values_and_log_scales
+from scorefold.density.changing_noise import fit_changing_noise, fit_gaussian_noise, values_and_log_scales
 from scorefold.density.coordinates import LOG, THETA, Choices, Coordinates, U, at, choices, no_choice
 from scorefold.density.mode_lines import in_modes
-from scorefold.density.scales import MOST_FEATURES, mean_log_density, one_scale
+from scorefold.density.scales import MOST_FEATURES, mean_log_density
 from scorefold.prior import Prior
 from scorefold.score.standardize import Standardize, fit_standardize, plain, standardized
 from scorefold.train.rows import few_at_a_time
@@ -179,9 +179,7 @@ class _Line:
 
     def leaves_gaussian_noise(self, choice: _Choice) -> bool:
         """Whether changing noise takes everything but Gaussian noise away."""
-        r, given = self._residuals(choice)[0], self._given(choice)
-        own = fit_changing_noise(r, given)
-        return own is not None and one_scale(np.square(values_and_log_scales(own, r, given)[0]).sum(axis=1), r.shape[1])
+        return fit_gaussian_noise(self._residuals(choice)[0], self._given(choice)) is not None
 
     def _given(self, choice: _Choice) -> np.ndarray:
         """v, and the inputs."""

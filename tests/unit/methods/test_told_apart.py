@@ -18,7 +18,7 @@ from scorefold.errors import ScorefoldWarning
 from scorefold.methods.refine.around_draws import Job
 from scorefold.methods.refine.never_worse import Compared
 from scorefold.methods.refine.region import Fit
-from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_alone, surely_worse
+from scorefold.methods.refine.told_apart import best_likelihood, best_of, line_alone, worse
 from scorefold.posterior.draws import Options
 from scorefold.posterior.refining import Refining
 from scorefold.posterior.summed import SummedPosterior
@@ -142,9 +142,9 @@ def test_the_start_is_kept_unless_another_one_is_surely_better():
 def test_two_standard_errors_rule_a_network_out():
     noise = np.random.default_rng(0).normal(size=100)
     noise = (noise - noise.mean()) / noise.std(ddof=1)
-    assert not surely_worse(3.19 + noise, np.full(100, 3.0))
-    assert surely_worse(3.21 + noise, np.full(100, 3.0))
-    assert surely_worse(np.full(100, np.inf), np.full(100, 3.0))
+    assert not worse(3.19 + noise, np.full(100, 3.0))
+    assert worse(3.21 + noise, np.full(100, 3.0))
+    assert worse(np.full(100, np.inf), np.full(100, 3.0))
 
 
 def test_draws_that_are_not_where_it_was_simulated_are_not_kept():

@@ -80,25 +80,24 @@ def best_likelihood(
     if best == NAMES.index("a straight line"):
         assert alone is not None
         line = _by_line(refined, alone, job)
-        return (replace(line, beside=None) if surely_worse(found[1].loss, found[2].loss) else line), compared
+        return (replace(line, beside=None) if worse(found[1].loss, found[2].loss) else line), compared
     return (start, refined)[best], compared
 
 
 def best_of(losses: Sequence[Float[np.ndarray, " sets"]]) -> int:
     """The one of least mean loss; the first, which is the start, unless another one is better by more than a standard error."""
     best = min(range(len(losses)), key=lambda i: float(losses[i].mean()))
-    if not np.isfinite(losses[0]).all():
-        return best
-    gain = losses[0] - losses[best]
-    return best if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)) else 0
+    return best if worse(losses[0], losses[best], errors=1.0) else 0
 
 
-def surely_worse(loss: Float[np.ndarray, " sets"], other: Float[np.ndarray, " sets"]) -> bool:
-    """Whether data sets rule a likelihood out against another one: what it says then tells nothing of that one's error."""
+def worse(loss: Float[np.ndarray, " sets"], other: Float[np.ndarray, " sets"], errors: float = RULED_OUT) -> bool:
+    """Whether a likelihood is worse than another one by more than so many standard errors; by default it is then ruled out, and
+    tells nothing of the other one's error.
+    """
     if not np.isfinite(loss).all():
         return True
     more = loss - other
-    return bool(more.mean() > RULED_OUT * more.std(ddof=1) / np.sqrt(len(more)))
+    return bool(more.mean() > errors * more.std(ddof=1) / np.sqrt(len(more)))
 
 
 def line_alone(local: SummedPosterior) -> SummedPosterior | None:
