@@ -21,7 +21,7 @@ leave Gaussian noise.
 Reference: "An analysis of transformations", Box and Cox, 1964.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -104,6 +104,9 @@ class _Choice(NamedTuple):
         return self._replace(mapped=mapped)
 
 
+_Change = Callable[[_Choice], _Choice]
+
+
 def _best(line: "_Line", mapped: np.ndarray, may_be: Choices) -> _Choice:
     """The best of eight, then one change after the other."""
     kinds = [np.where(may_be.bounded, THETA, U), *(np.where(may_be.free[kind], kind, U) for kind in (U, THETA, LOG))]
@@ -114,17 +117,25 @@ def _best(line: "_Line", mapped: np.ndarray, may_be: Choices) -> _Choice:
             chosen, least = other, value
     for _ in range(PASSES):
         before = least
-        changes = [partial(_Choice.with_other_map, i=i) for i in np.flatnonzero(mapped).tolist()] + _other_kinds(may_be)
-        for change in changes:
-            other = change(chosen)
-            if (value := line.misfit(other)) < least - line.least_gain:
-                chosen, least = other, value
+        maps = [partial(_Choice.with_other_map, i=i) for i in np.flatnonzero(mapped).tolist()]
+        chosen, least = _improved(chosen, least, maps + _other_kinds(may_be), line.misfit, line.least_gain)
         if least == before:
             break
     return chosen
 
 
-def _other_kinds(may_be: Choices) -> list[Callable[[_Choice], _Choice]]:
+def _improved(
+    chosen: _Choice, least: float, changes: Sequence[_Change], misfit: Callable[[_Choice], float], gain: float
+) -> tuple[_Choice, float]:
+    """With every change in turn that makes it better by so much."""
+    for change in changes:
+        other = change(chosen)
+        if (value := misfit(other)) < least - gain:
+            chosen, least = other, value
+    return chosen, least
+
+
+def _other_kinds(may_be: Choices) -> list[_Change]:
     """Every coordinate that a parameter with a choice may have."""
     have_a_choice = may_be.free[THETA:].any(axis=0)
     return [partial(_Choice.with_kind, i=i, kind=k) for k, i in np.argwhere(may_be.free & have_a_choice).tolist()]
@@ -139,10 +150,7 @@ def _best_with_changing_noise(line: "_Line", chosen: _Choice, may_be: Choices) -
     bound = line.misfit(chosen) - line.least_gain * line.further_numbers
     if least >= bound:
         return chosen
-    for change in _other_kinds(may_be):
-        other = change(best)
-        if (value := line.misfit_of_changing(other)) < least - line.least_gain:
-            best, least = other, value
+    best, _ = _improved(best, least, _other_kinds(may_be), line.misfit_of_changing, line.least_gain)
     return best if line.leaves_gaussian_noise(best) else chosen
 
 
