@@ -79,7 +79,10 @@ CASES = {
     "nle, counts alone": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3, 0, 2),
     "nle, several modes": (sf.NLE(layers=2, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1, 0, 2),
     "nle, as before": (
-        sf.NLE(layers=2, tails=False, straighten=False, changing=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3,
+        sf.NLE(layers=2, tails=False, straighten=False, changing=False, edges=False, sampler="vi", steps=20, **SMALL),
+        MARGINALS,
+        (2,),
+        3,
     ),
     "nre, as before": (sf.NRE(straighten=False, sampler="vi", steps=20, **SMALL), MARGINALS, (2,), 3),
     "nle, missing numbers": (sf.NLE(layers=2, missing=True, sampler="vi", steps=20, **SMALL), MARGINALS, (3,), 3, 1),

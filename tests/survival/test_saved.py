@@ -686,7 +686,7 @@ def test_a_model_of_version_3_that_knew_no_inputs_is_read(tmp_path, method):
     config["posterior"].pop("inputs", None)
     config["posterior"].pop("whole", None)
     if method.startswith("nle"):
-        for key in ("missing", "tails", "straighten", "changing"):
+        for key in ("missing", "tails", "straighten", "changing", "edges"):
             del config["posterior"]["method"][key]
         for key in ("local", "corrected_for"):
             del config["posterior"][key]
@@ -699,7 +699,7 @@ def test_a_model_of_version_4_that_took_every_number_for_continuous_is_read(tmp_
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
     assert config["posterior"].pop("whole") == 0
-    for key in ("straighten", "changing"):
+    for key in ("straighten", "changing", "edges"):
         del config["posterior"]["method"][key]
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).whole == 0
@@ -724,7 +724,7 @@ def test_a_model_of_version_4_that_knew_no_holes_is_read(tmp_path, method):
     posterior = untrained(method)
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 4}
-    for key in ("missing", "tails", "straighten", "changing"):
+    for key in ("missing", "tails", "straighten", "changing", "edges"):
         config["posterior"]["method"].pop(key, None)
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).method == posterior.method
@@ -735,7 +735,7 @@ def test_a_model_of_version_5_that_knew_parameters_as_u_alone_is_read(tmp_path, 
     posterior = untrained(method)
     folder = posterior.save(tmp_path / "model")
     config = json.loads((folder / CONFIG).read_text()) | {"version": 5}
-    for key in ("straighten", "changing"):
+    for key in ("straighten", "changing", "edges"):
         config["posterior"]["method"].pop(key, None)
     (folder / CONFIG).write_text(json.dumps(config))
     back = sf.load(folder)
@@ -769,6 +769,26 @@ def test_a_refinement_of_version_9_that_had_nothing_beside_it_is_read(tmp_path):
     assert config["posterior"].pop("beside") is None
     (folder / CONFIG).write_text(json.dumps(config))
     assert sf.load(folder).beside is None
+
+
+def test_a_model_of_version_10_that_knew_no_edges_is_read(tmp_path):
+    posterior = untrained("nle, as before")
+    folder = posterior.save(tmp_path / "model")
+    config = json.loads((folder / CONFIG).read_text()) | {"version": 10}
+    del config["posterior"]["method"]["edges"]
+    (folder / CONFIG).write_text(json.dumps(config))
+    back = sf.load(folder)
+    assert back.terms.line.edges is None
+    same_values(back, posterior)
+
+
+def test_edges_without_a_margin_are_refused(tmp_path):
+    posterior = untrained("nle")
+    line = posterior.terms.line
+    flat = dataclasses.replace(line, edges=dataclasses.replace(line.edges, shortest=0 * line.edges.shortest))
+    terms = dataclasses.replace(posterior.terms, line=flat)
+    with pytest.raises(ModelError, match="edges should have a side"):
+        sf.load(dataclasses.replace(posterior, terms=terms).save(tmp_path / "model"))
 
 
 @pytest.mark.parametrize("version", [7, 8, 9])

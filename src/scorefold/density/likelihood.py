@@ -128,6 +128,8 @@ class WhitenedCells(NamedTuple):
     cells: Cells
     y: Float[Array, " continuous"]
     given: Float[Array, " c"]
+    log_slope: Scalar
+    """Of y by x, as far as it depends on u."""
 
 
 class Likelihood(eqx.Module):
@@ -160,14 +162,14 @@ class Likelihood(eqx.Module):
         given, y, log_slope = jnp.concatenate([u, x.more]), x.outcomes, jnp.zeros(())
         if self.line is not None:
             at = given[: self.line.given]
-            y, log_slope = self.line.residual(y, at), jnp.sum(self.line.log_scales(at))
+            y, log_slope = self.line.residual(x.outcomes, at), jnp.sum(self.line.log_scales(x.outcomes, at))
         return Whitened(y, given, x.there, log_slope)
 
     def log_density(self, seen: "Whitened | WhitenedCells") -> Scalar:
         """`term`, of what the network sees."""
         if isinstance(seen, WhitenedCells):
             assert isinstance(self.network, MixedFlow)
-            return self.network.log_density(*seen)
+            return self.network.log_density(*seen[:3]) + seen.log_slope
         assert isinstance(self.network, ConditionalFlow)
         z, log_det = self.network.forward(seen.y, seen.given, seen.there)
         log_det += seen.log_slope
@@ -231,11 +233,12 @@ class Likelihood(eqx.Module):
     def _whitened_cells(self, u: Theta, x: "PreparedCells") -> "WhitenedCells":
         outcomes, count = self.network.dim, len(x.cells.y)
         given = jnp.concatenate([u, x.x[outcomes:]])
-        residual, scale = x.x[:outcomes], jnp.ones(count)
+        residual, scale, log_slope = x.x[:outcomes], jnp.ones(count), jnp.zeros(())
         if isinstance(self.line, Line):
-            residual, scale = self.line.residual(x.x[:outcomes], given), jnp.diag(self.line.whiten)[:count]
+            scale, log_slope = jnp.diag(self.line.whiten)[:count], jnp.sum(self.line.log_scales(residual, given))
+            residual = self.line.residual(residual, given)
         low, high = (residual[:count] + scale * (end - x.cells.y) for end in (x.cells.low, x.cells.high))
-        return WhitenedCells(x.cells._replace(low=low, high=high), residual[count:], given)
+        return WhitenedCells(x.cells._replace(low=low, high=high), residual[count:], given, log_slope)
 
     def _prepare_cells(self, x: Observation, at: Lattice) -> "PreparedCells":
         whole = at.order[: at.count]

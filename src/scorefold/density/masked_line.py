@@ -53,7 +53,7 @@ class MaskedLine(eqx.Module):
         """L⁻¹ (x - A u - b), of unit covariance; 0 where a number is missing."""
         return x.whiten @ (x.there * (x.z - self.slope @ u - self.offset))
 
-    def log_scales(self, u: Theta) -> Observation:
+    def log_scales(self, x: Seen, u: Theta) -> Observation:
         """As a line's; the noise is the same everywhere."""
         return jnp.zeros_like(self.offset)
 

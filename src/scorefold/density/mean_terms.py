@@ -141,8 +141,8 @@ def blank_terms(
         elif method.base and shape.missing:
             straight = masked_line.blank(shape.x - inputs, shape.dim + inputs)
         elif method.base:
-            changing = not whole and getattr(method, "changing", False)
-            straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails), changing)
+            changing, edged = not whole and getattr(method, "changing", False), getattr(method, "edges", False)
+            straight = line.blank(shape.x - inputs, shape.dim + inputs, bool(tails), changing, edged)
         lattice = cells.blank(shape.x - inputs, whole) if whole else None
         scale = standardize.blank(shape.x, shape.missing)
         return MeanTerms(network, places, scale, straight, model, lattice)

@@ -67,10 +67,10 @@ class ModeLines(eqx.Module):
         own, at = self._of(v)
         return own.residual(x, at)
 
-    def log_scales(self, v: Float[Array, " given"]) -> Observation:
+    def log_scales(self, x: Observation, v: Float[Array, " given"]) -> Observation:
         """What the noise adds to log |de/dx|, number by number: all of it, since modes differ in it."""
         own, at = self._of(v)
-        return own.log_scales(at) + jnp.log(jnp.diag(own.whiten))
+        return own.log_scales(x, at) + jnp.log(jnp.diag(own.whiten))
 
     def log_det(self, x: Observation) -> Scalar:
         """What all modes share of it: nothing."""

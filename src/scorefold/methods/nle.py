@@ -73,6 +73,9 @@ class NLE(Method):
             simulations favour that. Otherwise it is Gaussian. Default True; not with missing numbers.
         changing: Whether the sds and correlations of that noise may change with the parameters, where that makes it Gaussian
             (`density/changing_noise.py`). Default True; with missing numbers, or binary ones and counts, they do not.
+        edges: Whether numbers may be seen by their distance from an edge that the parameters move, where a line fits better
+            then: a reaction time by what it is above the non-decision time (`density/edges.py`). Default True; not with
+            `straighten=False` or missing numbers.
         sampler: "smc", tempered clouds of draws, which find several modes; "nuts", chains; or "vi", a Gaussian by variational
             inference. Default "smc".
         chains: How many chains, with "nuts". Default 8.
@@ -104,6 +107,8 @@ class NLE(Method):
     """The line's noise may be Gaussian but for its scale, as where there are outliers."""
     changing: bool = True
     """The line's noise may change with the parameters."""
+    edges: bool = True
+    """Numbers may be distances from edges that the parameters move."""
     sampler: str = "smc"
     """Tempered clouds of draws, which find several modes; or "nuts", chains, or "vi", a Gaussian by variational inference."""
     chains: int = 8

@@ -10,16 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorefold.density import line
+from scorefold.density import edges, line
 from scorefold.density.cells import Lattice
 from scorefold.density.coordinates import at, identity
+from scorefold.density.edges import Edges
 from scorefold.density.likelihood import Likelihood, seen_cases
 from scorefold.density.line import Line
 from scorefold.density.masked_line import MaskedLine, fit_masked_line
 from scorefold.density.mean_terms import MeanTerms
 from scorefold.density.mode_lines import ModePlaces, fit_mode_lines
 from scorefold.density.ratio import Ratio, seen_pairs
-from scorefold.density.straighten import Straightened, straighten, straighten_in_modes
+from scorefold.density.straighten import Allowed, Straightened, straighten, straighten_in_modes
 from scorefold.errors import ScorefoldError
 from scorefold.posterior.reach import reach_of
 from scorefold.posterior.summed import SummedPosterior
@@ -90,9 +91,10 @@ def _fixed(method: Any, learned: Learned, sims: Simulations, cases: TrainingSet,
     inputs = _inputs(learned, sims)
     if learned.places is not None:
         return _fixed_in_modes(method, learned.places, cases, inputs)
-    scale, places = _seen(sims.prior, cases, inputs, method, changing=lattice is None and getattr(method, "changing", False))
+    seen = _seen(sims.prior, cases, inputs, method, lattice)
+    scale, places = seen.standardize, seen.coordinates
     v = np.asarray(at(places, jnp.asarray(cases.u, jnp.float32)))
-    fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, method, lattice) if method.base else None
+    fitted = _line(standardized(scale, cases.x[:, 0]), v, inputs, seen.edges, method, lattice) if method.base else None
     return (places, scale, fitted) if lattice is None else (places, scale, fitted, lattice)
 
 
@@ -131,14 +133,19 @@ def _as_seen(learned: Learned, fixed: tuple, cases: TrainingSet) -> TrainingSet:
     return cases._replace(cases=seen(cases.cases), stream=stream)
 
 
-def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any, changing: bool) -> Straightened:
+def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any, lattice: Lattice | None) -> Straightened:
     """How members see observations and parameters; as their marginals say and as u where numbers may be missing."""
-    if method.straighten and not method.missing:
-        return straighten(prior, cases.x[:, 0], cases.u, inputs, changing)
-    return Straightened(fit_standardize(cases.observations, method.missing), identity(prior.dim) if method.straighten else None)
+    if not method.straighten or method.missing:
+        return Straightened(
+            fit_standardize(cases.observations, method.missing), identity(prior.dim) if method.straighten else None
+        )
+    allowed = Allowed(*(getattr(method, name, False) and method.base for name in ("changing", "edges")))
+    return straighten(prior, cases.x[:, 0], cases.u, inputs, allowed._replace(changing=allowed.changing and lattice is None))
 
 
-def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Lattice | None) -> Line | MaskedLine:
+def _line(
+    x: np.ndarray, u: np.ndarray, inputs: int, ends: Edges | None, method: Any, lattice: Lattice | None
+) -> Line | MaskedLine:
     """The line of the outcomes, binary numbers and counts first, given u and the inputs."""
     features = x.shape[1] // (2 if method.missing else 1)
     outcomes = features - inputs
@@ -148,4 +155,6 @@ def _line(x: np.ndarray, u: np.ndarray, inputs: int, method: Any, lattice: Latti
         return fit_masked_line(np.concatenate([x[:, :outcomes], holes], axis=1), given)
     order = np.arange(outcomes) if lattice is None else np.asarray(lattice.order)
     tails, changing = (lattice is None and getattr(method, name, False) for name in ("tails", "changing"))
-    return line.fit_line(x[:, order], given, tails, changing)
+    if getattr(method, "edges", False):
+        ends = (ends or edges.blank(outcomes, given.shape[1])).in_order(order)
+    return line.fit_line(x[:, order], given, tails, changing, ends)

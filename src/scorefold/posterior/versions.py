@@ -77,6 +77,11 @@ def _from_version_9(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"beside": None} if {"local", "summaries", "rounds", "agreed", "compared"} <= set(found) else found
 
 
+def _without_edges(found: dict[str, Any]) -> dict[str, Any]:
+    """A model of version 10, when no parameter moved an edge beyond which numbers cannot be, in version 11."""
+    return found | {"edges": False} if found.get(IS) == "NLE" else found
+
+
 CHANGES: dict[int, Change] = {
     3: _without_inputs,
     4: _from_version_4,
@@ -85,7 +90,8 @@ CHANGES: dict[int, Change] = {
     7: _without_corrected_likelihoods,
     8: _without_lines_for_modes,
     9: _from_version_9,
+    10: _without_edges,
 }
-FORMAT = model.Format("scorefold model", 10, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
+FORMAT = model.Format("scorefold model", 11, {version: partial(_everywhere, change) for version, change in CHANGES.items()})
 """Of a folder with a posterior. A new version gets a change that takes configurations of the one before to it; there is none
 for versions 1 and 2, of which no release wrote any."""

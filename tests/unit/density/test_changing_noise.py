@@ -104,7 +104,7 @@ def test_a_line_knows_a_model_of_place_and_scale(tails):
     place, log_sd = np.array([0.3, -1.0]), 0.5 * -1.0
     x = place[0] + np.exp(log_sd) * np.array([0.5, -1.2])
     x, place = jnp.asarray(x, jnp.float32), jnp.asarray(place, jnp.float32)
-    log_density = -jnp.square(line.residual(x, place)).sum() / 2 + line.log_scales(place).sum() + line.log_det(x)
+    log_density = -jnp.square(line.residual(x, place)).sum() / 2 + line.log_scales(x, place).sum() + line.log_det(x)
     assert abs(float(log_density) - (-(0.5**2 + 1.2**2) / 2 - 2 * log_sd)) < 0.25
 
 

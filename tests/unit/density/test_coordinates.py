@@ -8,7 +8,7 @@ import scipy.stats
 
 import scorefold as sf
 from scorefold.density.coordinates import KNOTS, LOG, THETA, U, at, choices, identity
-from scorefold.density.straighten import straighten
+from scorefold.density.straighten import Allowed, straighten
 from scorefold.prior.proposal import GaussianProposal
 
 PLACES = np.linspace(-5.9, 5.9, 1_001)
@@ -85,7 +85,7 @@ def chosen(prior, simulate, inputs=0, changing=False):
     rng = np.random.default_rng(0)
     theta = prior.sample(2_000, seed=0)
     x = simulate(theta, rng)
-    found, tables = straighten(prior, x, prior.to_normal(theta), inputs, changing), choices(prior).tables
+    found, tables = straighten(prior, x, prior.to_normal(theta), inputs, Allowed(changing)), choices(prior).tables
     near = np.isclose(found.coordinates.values, tables, atol=1e-4).all(axis=2)
     return near.argmax(axis=0).tolist(), found.standardize.kinds
 
