@@ -1,4 +1,5 @@
-"""One training of sbi's NPE, NLE or NRE, and draws for several n; run by baselines.py with the Python of sbi's own environment.
+"""One training of NPE, NLE, NRE or NPSE by sbi, and draws for several n; run by baselines.py and speed.py with the Python of an
+environment that has sbi.
 
     python baselines_sbi.py METHOD cell.npz OUT DRAWS SEED
 
@@ -35,9 +36,7 @@ def main() -> None:
         trainer = sbi.inference.NPE(prior, network, show_progress_bars=False)
         trainer.append_simulations(theta, (x - centre) / width, exclude_invalid_x=False)
     else:
-        trainer = {"npe": sbi.inference.NPE, "nle": sbi.inference.NLE, "nre": sbi.inference.NRE}[method](
-            prior, show_progress_bars=False
-        )
+        trainer = getattr(sbi.inference, method.upper())(prior, show_progress_bars=False)
         trainer.append_simulations(theta, x[:, 0])
         centre, width = torch.zeros(features), torch.ones(features)
     estimator = trainer.train()
@@ -51,7 +50,8 @@ def main() -> None:
         if method == "npe" and largest > 1:  # the posterior itself refuses padded sets; its estimator draws the same
             made = estimator.sample((draws,), condition=x_obs)[:, 0].detach()
         else:
-            made = posterior.sample((draws,), x=x_obs, show_progress_bars=False)
+            how = {"iid_method": "gauss"} if method == "npse" and n > 1 else {}
+            made = posterior.sample((draws,), x=x_obs, show_progress_bars=False, **how)
         drawn = time.perf_counter() - started
         np.savez(out / f"{n}.npz", u=made.numpy(), train_s=trained, draw_s=drawn)
 

@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py > speed.jsonl                          # everything, as lines of JSON
     python benchmarks/speed.py --parts compile fit --methods nle
+    python benchmarks/speed.py --parts draws --n 30 --draws 100000    # as on an accelerator
     python benchmarks/speed.py --picture speed.jsonl time_against_n.png
     python benchmarks/speed.py --rules diffused damped --n 1 10 100 1000   # a table: 1,000 draws by rule, and peak memory
 
@@ -12,12 +13,15 @@ machine the first are the ones to compare, and ratios of one run are better stil
 - compile: programs compiled in a first fit and in the first draws, with the CPU seconds of it: first call less a second one.
 - fit: a first fit, a second in the same process, and a second process with `sf.cache`; the share of the measured peak that the
   products of the training steps make use of.
-- draws: 1,000 draws for n observations, first and second call.
+- draws: 1,000 draws (--draws) for n observations, first and second call.
 - refine: a refinement by 2,000 simulations, against the fit it starts from.
-- sbi: training and draws of sbi's NLE on the same simulations, where .peers/ is an environment that has sbi.
+- sbi: for each method, its training and 1,000 draws for n = 1 and 30 by sbi on the same simulations, where .peers/ is an
+  environment that has sbi, and then ours: a first fit, another process with `sf.cache`, draws; with the C2ST of both. NPSE
+  composes by `gauss`. What takes sbi more than 5 minutes is left out. Ratios are of seconds by the clock.
 """
 
 import argparse
+import contextlib
 import json
 import resource
 import subprocess
@@ -29,9 +33,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-LONG = 120.0
+LONG, SBI_LIMIT = 120.0, 300.0
 PARTS = ("peak", "compile", "fit", "draws", "refine", "sbi")
 METHODS = ("f-npse", "nle")
+OF_SBI = ("f-npse", "nle", "npe", "nre")
 BRIEF = 50
 """Steps of training where only the time to draw or to compile is wanted; it does not depend on how well."""
 PEERS = Path(__file__).parents[1] / ".peers" / "bin" / "python"
@@ -151,16 +156,16 @@ def flops_of_a_round(posterior: Any, sims: Any) -> float:
 
 
 def draws(chosen: argparse.Namespace) -> dict[str, Any]:
-    """1,000 draws, twice."""
+    """Draws, twice."""
     import scorefold as sf
 
     task, sims = simulated(chosen.budget)
     posterior = sf.fit(sims, method_of(chosen.method, BRIEF))
     _, x_obs = task.observe(chosen.n[0], seed=1)
-    _, first = clocked(lambda: posterior.sample(x_obs))
-    line: dict[str, Any] = {"n": chosen.n[0], "first": first}
+    _, first = clocked(lambda: posterior.sample(x_obs, chosen.draws))
+    line: dict[str, Any] = {"n": chosen.n[0], "draws": chosen.draws, "first": first}
     if first["wall_s"] < LONG:
-        line["second"] = clocked(lambda: posterior.sample(x_obs, seed=1))[1]
+        line["second"] = clocked(lambda: posterior.sample(x_obs, chosen.draws, seed=1))[1]
     return line
 
 
@@ -176,21 +181,49 @@ def refine(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def sbi(chosen: argparse.Namespace) -> dict[str, Any]:
-    """sbi's NLE on the same simulations, by `peers_sbi.py`."""
+    """sbi's method on the same simulations, by `baselines_sbi.py`, and ours."""
     import numpy as np
+
+    from scorefold.diagnostics.c2st import c2st
 
     if not PEERS.exists():
         return {"skipped": "there is no environment .peers with sbi"}
     task, sims = simulated(chosen.budget)
+    x_obs = {n: task.observe(n, seed=1)[1] for n in (1, 30)}
+    reference = {n: task.reference(x, 1_000, 0) for n, x in x_obs.items()}
     with tempfile.TemporaryDirectory() as folder:
-        observed = {f"x_obs_{n}": task.observe(n, seed=1)[1] for n in (1, 30)}
         u, x = sims.prior.to_normal(sims.theta), sims.x.reshape(*sims.x.shape[:2], -1)
-        np.savez(Path(folder) / "cell.npz", theta=u, x=x, **observed)
-        script = str(Path(__file__).with_name("peers_sbi.py"))
-        subprocess.run([str(PEERS), script, "nle", f"{folder}/cell.npz", folder, "1000", "0"], check=True, capture_output=True)
-        made = {n: np.load(Path(folder) / f"{n}.npz") for n in (1, 30)}
-        drawn = {f"draw_s_{n}": round(float(one["draw_s"]), 2) for n, one in made.items()}
-        return {"train_s": round(float(made[1]["train_s"]), 2), **drawn}
+        wanted = {n: x for n, x in x_obs.items() if n == 1 or chosen.method != "npe"}  # of one set size, which is 1 here
+        np.savez(Path(folder) / "cell.npz", theta=u, x=x, **{f"x_obs_{n}": x for n, x in wanted.items()})
+        script = str(Path(__file__).with_name("baselines_sbi.py"))
+        command = [str(PEERS), script, chosen.method.removeprefix("f-"), f"{folder}/cell.npz", folder, "1000", "0"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, check=True, capture_output=True, timeout=SBI_LIMIT)
+        made = {n: np.load(Path(folder) / f"{n}.npz") for n in wanted if (Path(folder) / f"{n}.npz").exists()}
+        theirs: dict[str, Any] = {"train_s": round(float(made[1]["train_s"]), 2)} if made else {"train_s": None}
+        for n, one in made.items():
+            accuracy = round(c2st(sims.prior.from_normal(one["u"].astype(float)), reference[n]), 3)
+            theirs |= {f"draw_s_{n}": round(float(one["draw_s"]), 2), f"c2st_{n}": accuracy}
+    ours = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("train_s", "next_process_s"):
+            line = in_a_process("fit", chosen.method, chosen.limit, "--budget", str(chosen.budget), "--cache", folder)
+            ours[name] = line["first"]["wall_s"] if "first" in line else None
+    posterior = fitted(sims, chosen.method)
+    for n, x in wanted.items():
+        posterior.sample(x)
+        draws, seconds = clocked(lambda x=x: posterior.sample(x, seed=1))
+        ours |= {f"draw_s_{n}": seconds["wall_s"], f"c2st_{n}": round(c2st(draws.theta, reference[n]), 3)}
+    seconds = {name: value for name, value in theirs.items() if "_s" in name and value is not None}
+    ratios = {name: round(value / ours[name], 2) for name, value in seconds.items() if ours.get(name)}
+    return {"sbi": theirs, "ours": ours, "sbi_to_ours": ratios}
+
+
+def fitted(sims: Any, method: str) -> Any:
+    """A posterior as `sf.fit` makes it."""
+    import scorefold as sf
+
+    return sf.fit(sims, method)
 
 
 RUN = {"peak": peak, "compile": compile_, "fit": fit, "draws": draws, "refine": refine, "sbi": sbi}
@@ -218,13 +251,18 @@ def everything(chosen: argparse.Namespace) -> None:
         print(json.dumps(line), flush=True)
 
     for part in chosen.parts:
-        if part in ("peak", "sbi"):
+        if part == "peak":
             say(in_a_process(part, "nle", chosen.limit, *budget))
             continue
         for method in chosen.methods:
+            if part == "sbi":
+                say(in_a_process(part, method, chosen.limit + SBI_LIMIT, *budget))
+                continue
+            if method not in METHODS:
+                continue
             if part == "draws":
                 for n in chosen.n:
-                    say(in_a_process(part, method, chosen.limit, *budget, "--n", str(n)))
+                    say(in_a_process(part, method, chosen.limit, *budget, "--n", str(n), "--draws", str(chosen.draws)))
                 continue
             say(in_a_process(part, method, chosen.limit, *budget))
             if part == "fit":
@@ -271,8 +309,9 @@ def picture(source: Path, target: Path) -> None:
         points = sorted((line["n"], line["second"]["wall_s"]) for line in lines if line.get("method") == method and _drew(line))
         axes.plot(*zip(*points, strict=True), marker="o", label=method) if points else None
     for line in lines:
-        if line["part"] == "sbi" and "train_s" in line:
-            axes.plot([1, 30], [line["draw_s_1"], line["draw_s_30"]], marker="s", label="sbi, NLE")
+        if line["part"] == "sbi" and "draw_s_30" in line.get("sbi", {}):
+            drawn = [line["sbi"][f"draw_s_{n}"] for n in (1, 30)]
+            axes.plot([1, 30], drawn, marker="s", label=f"sbi, {line['method'].removeprefix('f-').upper()}")
     axes.set(xscale="log", yscale="log", xlabel="observations n", ylabel="seconds for 1,000 draws, second call")
     axes.legend(frameon=False)
     figure.savefig(target, dpi=150)
@@ -308,8 +347,9 @@ def table(chosen: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--methods", nargs="+", choices=OF_SBI, default=METHODS)
     parser.add_argument("--n", nargs="+", type=int, default=[1, 30, 300, 1_000, 10_000])
+    parser.add_argument("--draws", type=int, default=1_000)
     parser.add_argument("--budget", type=int, default=10_000, help="simulations to fit to")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one process")
     parser.add_argument("--picture", nargs=2, type=Path, metavar=("LINES", "PNG"), help="draw the picture of a run")
