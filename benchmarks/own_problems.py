@@ -1,6 +1,7 @@
-"""How right is a likelihood on small problems that are no tasks, with noise that may change with the parameters and without?
+"""How right is a likelihood on small problems that are no tasks, with and without a setting that is for such problems?
 
-    python benchmarks/own_problems.py --out own.jsonl                      # everything; goes on where it stopped
+    python benchmarks/own_problems.py --out own.jsonl                      # noise that may change with the parameters or not
+    python benchmarks/own_problems.py --out own.jsonl --setting edges --problems delayed delayed_decay race --n 8 30 100
     python benchmarks/own_problems.py --out own.jsonl --problems place_and_scale --steps 1000
     python benchmarks/own_problems.py --out own.jsonl --table
 
@@ -140,12 +141,56 @@ def outliers() -> Problem:
     return Problem(prior, lambda theta, rng: places(theta) + 0.5 * rng.standard_t(3, size=3), log_likelihood)
 
 
+DELAY = {"delay": scipy.stats.uniform(0.1, 0.9)}
+
+
+def delayed() -> Problem:
+    """One time, log-normal after a delay."""
+    prior = sf.Prior(DELAY | {"scale": scipy.stats.lognorm(0.5, scale=0.6)})
+
+    def log_likelihood(theta, x):
+        return scipy.stats.lognorm.logpdf(x - theta[:, :1, None], 0.5, scale=theta[:, 1:, None]).sum(axis=(1, 2))
+
+    return Problem(prior, lambda theta, rng: theta[:1] + theta[1] * np.exp(0.5 * rng.standard_normal(1)), log_likelihood)
+
+
+def delayed_decay() -> Problem:
+    """Two times of exponential decay after a dead time: their density jumps there."""
+    prior = sf.Prior(DELAY | {"scale": scipy.stats.lognorm(0.5, scale=0.6)})
+
+    def log_likelihood(theta, x):
+        return scipy.stats.expon.logpdf(x, theta[:, :1, None], theta[:, 1:, None]).sum(axis=(1, 2))
+
+    return Problem(prior, lambda theta, rng: theta[0] + theta[1] * rng.exponential(size=2), log_likelihood)
+
+
+def race() -> Problem:
+    """The time of the first of two log-normal accumulators, after a delay, and which one it was."""
+    drifts = {name: scipy.stats.norm(-0.5, 0.6) for name in ("left", "right")}
+    prior = sf.Prior(DELAY | drifts)
+
+    def simulate(theta, rng):
+        times = np.exp(theta[1:] + 0.5 * rng.standard_normal(2))
+        return np.array([theta[0] + times.min(), float(times.argmin())])
+
+    def log_likelihood(theta, x):
+        left, right = (np.exp(column)[:, None] for column in theta[:, 1:].T)
+        t, first = x[:, 0] - theta[:, :1], x[:, 1] == 0
+        winner, loser = np.where(first, left, right), np.where(first, right, left)
+        return (scipy.stats.lognorm.logpdf(t, 0.5, scale=winner) + scipy.stats.lognorm.logsf(t, 0.5, scale=loser)).sum(axis=1)
+
+    return Problem(prior, simulate, log_likelihood)
+
+
 PROBLEMS = {
     made.__name__: made
     for made in (
         place_and_scale, half_normal_sd, exponential_sd, autoregression, pairs, straight, waiting_times, outliers,
+        delayed, delayed_decay, race,
     )
 }  # fmt: skip
+SETTINGS = {"changing": ("constant", "changing"), "edges": ("no edges", "edges")}
+"""Without and with, in words."""
 
 
 def reference(problem: Problem, x: np.ndarray, near: np.ndarray) -> np.ndarray:
@@ -177,10 +222,11 @@ def reference(problem: Problem, x: np.ndarray, near: np.ndarray) -> np.ndarray:
 def run(chosen: argparse.Namespace) -> None:
     """Every cell that has no record."""
     have = {key(one) for one in read(chosen.out)}
-    for name, changing in product(chosen.problems, (True, False)):
-        problem, method = PROBLEMS[name](), sf.NLE(changing=changing)
+    for name, on in product(chosen.problems, (True, False)):
+        how = dict.fromkeys(SETTINGS, True) | {chosen.setting: on}
+        problem, method = PROBLEMS[name](), sf.NLE(**how)
         cells = [
-            {"problem": name, "changing": changing, "n": n, "data_set": data_set, "training": training}
+            {"problem": name, **how, "n": n, "data_set": data_set, "training": training}
             for n, data_set, training in product(chosen.n, range(chosen.data_sets), range(chosen.trainings))
         ]
         if all(key(cell) in have for cell in cells):
@@ -196,7 +242,7 @@ def run(chosen: argparse.Namespace) -> None:
 
 
 def key(record: dict) -> tuple:
-    return tuple(record[name] for name in ("problem", "changing", "n", "data_set", "training"))
+    return tuple(record[name] for name in ("problem", *SETTINGS, "n", "data_set", "training"))
 
 
 def measured(problem: Problem, posterior: sf.Posterior, cell: dict) -> dict:
@@ -215,24 +261,26 @@ def measured(problem: Problem, posterior: sf.Posterior, cell: dict) -> dict:
 
 
 def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Records; in older ones there were no edges."""
+    return [{"edges": False} | json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def table(records: list[dict]) -> None:
-    """Means of cells."""
-    print("problem             n  noise      cells  shift, rms  |log sd ratio|  good")
-    for name, n, changing in product(PROBLEMS, sorted({one["n"] for one in records}), (False, True)):
-        own = [one for one in records if (one["problem"], one["n"], one["changing"]) == (name, n, changing)]
+def table(records: list[dict], setting: str) -> None:
+    """Means of cells, with and without a setting."""
+    print("problem             n  setting   cells  shift, rms  |log sd ratio|  good")
+    for name, n, on in product(PROBLEMS, sorted({one["n"] for one in records}), (False, True)):
+        own = [one for one in records if (one["problem"], one["n"], one[setting]) == (name, n, on)]
         if own:
             shift, width = np.sqrt(np.mean([one["shift"] ** 2 for one in own])), np.mean([one["log_width"] for one in own])
-            noise, good = ("constant", "changing")[changing], sum(one["trust"] == "good" for one in own)
-            print(f"{name:16s} {n:4d}  {noise}  {len(own):6d}  {shift:10.3f}  {width:14.3f}  {good:4d}")
+            good = sum(one["trust"] == "good" for one in own)
+            print(f"{name:16s} {n:4d}  {SETTINGS[setting][on]:8s}  {len(own):5d}  {shift:10.3f}  {width:14.3f}  {good:4d}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
+    parser.add_argument("--setting", choices=list(SETTINGS), default="changing")
     parser.add_argument("--n", nargs="+", type=int, default=[8, 30])
     parser.add_argument("--trainings", type=int, default=3)
     parser.add_argument("--data-sets", type=int, default=2)
@@ -244,7 +292,7 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             run(chosen)
-    table(read(chosen.out))
+    table(read(chosen.out), chosen.setting)
 
 
 if __name__ == "__main__":
