@@ -13,7 +13,8 @@ log |dy/dz| depends on v.
 
 The edge is the closest straight line that all cases lie beyond: c and a maximise the mean of c + aᵀv where c + aᵀv_i ≤ z_i, a
 linear program ("On estimating the industry production function", Aigner and Chu, 1968). Its margin, and whether it is better
-than no edge at all, the likelihood decides (`straighten.py`), of which half the cases had no part in the program.
+than no edge at all, the likelihood decides (`straighten.py`), of which half the cases had no part in the program. From there it
+moves to where the likelihood is highest: few cases come close to an edge near which hardly any can be.
 
 Limiting case: a number without an edge stays as it is.
 """
@@ -37,6 +38,8 @@ STEEPEST = 1e3
 """Slopes of an edge, in units of the number's spread: no bound in practice, but the program has to have one."""
 BROKEN = 1e-9
 SMALLEST_SCALE = 1e-6
+CLOSEST = 0.001
+"""The share of the cases that may lie where the logarithm goes on along its tangent."""
 PARTS, NEAREST, NEAR = 5, 0.02, 0.5
 """The share of the cases of a part that is near the edge, and what their distance is at most, of the median."""
 FAR_ENOUGH = 0.25
@@ -119,6 +122,11 @@ class Edge(NamedTuple):
     def with_margin(self, margin: float) -> "Edge":
         """So much farther out."""
         return self._replace(offset=self.offset - self.side * (margin - self.margin), margin=margin)
+
+    def with_tangent(self, z: np.ndarray, given: np.ndarray) -> "Edge":
+        """With the logarithm as it is for all cases but the closest in a thousand."""
+        closest = float(np.quantile(self.side * (z - given @ self.slope - self.offset), CLOSEST))
+        return self._replace(margin=max(closest, MARGINS[0] * self.typical_distance(z, given)))
 
 
 def closest_edge(z: np.ndarray, given: np.ndarray, side: float, free: np.ndarray) -> Edge | None:

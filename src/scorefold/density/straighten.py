@@ -21,8 +21,8 @@ leave Gaussian noise.
 Of a likelihood, a number may also be seen by its distance from an edge that the parameters move (`edges.py`). Edges on the
 steeper side of every number that takes many values are tried, with some margins, and half of the cases have no part in the
 program that finds them. The best is taken if it is better than none, and than one that stays where it is, by as much as its
-numbers have to bring and by 0.02 for every observation. Then parameters that need not move it are left out, and the
-coordinates of the others chosen once more.
+numbers have to bring and by 0.02 for every observation. Then parameters that need not move it are left out, it is moved to
+where the line fits best, and the coordinates of the other parameters are chosen once more.
 
 Reference: "An analysis of transformations", Box and Cox, 1964.
 """
@@ -34,6 +34,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 
 from scorefold.density.changing_noise import fit_changing_noise, fit_gaussian_noise, values_and_log_scales
 from scorefold.density.coordinates import LOG, THETA, Choices, Coordinates, U, at, choices, no_choice
@@ -52,6 +53,7 @@ FLOOR = 1e-8
 """Variance of noise that is added."""
 WORTH_AN_EDGE = 0.02
 """Nat for every observation."""
+SEARCH = {"maxfev": 150, "xatol": 0.01, "fatol": 1e-5}
 MANY_VALUES = 0.9
 """Of the cases have values of their own where a number may have an edge."""
 
@@ -204,10 +206,8 @@ def _with_edges(line: "_Line", chosen: _Choice, may_be: Choices) -> _Choice:
         if not moved or (best := _least(line, moved))[1] > least - worth:
             continue
         if best[1] < _least(line, _edged(line, chosen, i, side, at_rest))[1] - worth:
-            chosen, least = _moved_by_few(line, best, i)
-    if not chosen.edges:
-        return before
-    return _improved(chosen, least, _other_kinds(may_be, chosen), line.misfit, line.least_gain)[0]
+            chosen, least = _moved_by_few(line, best, i, may_be)
+    return chosen if chosen.edges else before
 
 
 def _edged(line: "_Line", chosen: _Choice, i: int, side: float, free: np.ndarray) -> list[_Choice]:
@@ -226,16 +226,48 @@ def _least(line: "_Line", tried: Sequence[_Choice]) -> tuple[_Choice, float]:
     return tried[int(np.argmin(values))], min(values)
 
 
-def _moved_by_few(line: "_Line", found: tuple[_Choice, float], i: int) -> tuple[_Choice, float]:
-    """With the edge of number i, moved by those parameters and inputs only that it is worse without."""
-    own = dict(found[0].edges)[i]
-    free = own.slope != 0
-    for place in np.argsort(np.abs(own.slope)):
-        fewer = free & (np.arange(len(free)) != place)
-        tried = _edged(line, found[0], i, own.side, fewer) if free[place] and fewer.any() else []
-        if tried and (other := _least(line, tried))[1] < found[1] + line.least_gain:
-            found, free = other, fewer
+def _moved_by_few(line: "_Line", found: tuple[_Choice, float], i: int, may_be: Choices) -> tuple[_Choice, float]:
+    """With the edge of number i, moved by those parameters and inputs only that it is worse without: those that it can do
+    without where it is first, and then those that it can where it fits best.
+    """
+    for settle in (lambda found: found, lambda found: _settled(line, found, i, may_be)):
+        found = settle(found)
+        own = dict(found[0].edges)[i]
+        free = own.slope != 0
+        for place in np.argsort(np.abs(own.slope)):
+            fewer = free & (np.arange(len(free)) != place)
+            tried = _edged(line, found[0], i, own.side, fewer) if free[place] and fewer.any() else []
+            if tried and (other := settle(_least(line, tried)))[1] < found[1] + line.least_gain:
+                found, free = other, fewer
     return found
+
+
+def _settled(line: "_Line", found: tuple[_Choice, float], i: int, may_be: Choices) -> tuple[_Choice, float]:
+    """With the edge of number i where it fits best, and the coordinates of parameters that do not move it chosen once more."""
+    chosen, least = _as_likely_as_can_be(line, found, i)
+    return _improved(chosen, least, _other_kinds(may_be, chosen), line.misfit, line.least_gain)
+
+
+def _as_likely_as_can_be(line: "_Line", found: tuple[_Choice, float], i: int) -> tuple[_Choice, float]:
+    """With the edge of number i, and the slopes that it has, where the line fits best, and not only closest to the cases."""
+    choice, least = found
+    own, z, given = dict(choice.edges)[i], line.unfolded(i), line.given_to(choice.kinds)
+    free, typical = own.slope != 0, own.typical_distance(z, given)
+    unit = np.concatenate([[0.1 * typical], 0.05 * np.abs(own.slope[free])])
+
+    def moved(by: np.ndarray) -> Edge:
+        slope = own.slope.copy()
+        slope[free] += unit[1:] * by[1:]
+        return own._replace(slope=slope, offset=own.offset + unit[0] * by[0])
+
+    def misfit(by: np.ndarray) -> float:
+        return line.misfit(choice.with_edge(i, moved(by), choice.kinds))
+
+    simplex = np.concatenate([np.zeros((1, len(unit))), np.eye(len(unit))])
+    simplex[1, 0] = -own.side  # farther from the cases
+    by = minimize(misfit, np.zeros(len(unit)), method="Nelder-Mead", options=SEARCH | {"initial_simplex": simplex}).x
+    other = choice.with_edge(i, moved(by).with_tangent(z, given), choice.kinds)
+    return (other, value) if (value := line.misfit(other)) < least else found
 
 
 class _Line:

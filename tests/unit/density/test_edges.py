@@ -43,7 +43,7 @@ def test_an_edge_is_found_with_the_parameter_that_moves_it(simulate, side):
     assert found.edges.side.tolist() == [side]
     slope = np.asarray(found.edges.slope)[0] * float(found.standardize.scale[0]) / np.std(PRIOR.sample(COUNT, seed=0)[:, 0])
     assert slope[0] == pytest.approx(side, abs=0.15)
-    assert abs(slope[1]) < 0.15
+    assert slope[1] == 0
 
 
 @pytest.mark.false_failure(1e-8)
@@ -73,6 +73,7 @@ def test_none_is_found_where_no_parameter_moves_one(simulate):
     assert found_in(simulate).edges is None
 
 
+@pytest.mark.false_failure(1e-8)
 def test_cases_lie_beyond_the_closest_edge():
     rng = np.random.default_rng(1)
     given = rng.standard_normal((COUNT, 4))
@@ -130,5 +131,5 @@ def test_a_line_from_an_edge_is_nearly_right_where_one_without_is_not(lines):
         terms = jax.vmap(lambda u, x, line=line: line.terms.term(u, line.terms.prepare(x)))
         value = np.asarray(terms(jnp.asarray(u, jnp.float32), jnp.asarray(x, jnp.float32)))
         off[edges] = (exact - value - np.asarray(sums.volumes(line.terms, jnp.asarray(x, jnp.float32)))).mean()
-    assert off[True] < 0.08
-    assert off[True] < off[False] / 2
+    assert off[True] < 0.02
+    assert off[False] > 0.05
