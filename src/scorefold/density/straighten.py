@@ -276,7 +276,7 @@ class _Line:
     def __init__(self, f: Standardize, x: Standardize, may_be: Choices, obs: np.ndarray, u: np.ndarray, inputs: int):
         outcomes = obs.shape[1] - inputs
         seen = np.stack([standardized(one, obs) for one in (f, x)]).astype(np.float64)
-        self.z, known = seen[:, :, :outcomes], seen[1, :, outcomes:]
+        self.z, known = seen[:, :, :outcomes], seen[0, :, outcomes:]  # inputs as the line will be given them
         self.obs, self.as_is = obs[:, :outcomes], x
         kinds = (np.where(free, kind, U) for kind, free in enumerate(may_be.free) if kind != U)
         others = [at(may_be.coordinates(kind), jnp.asarray(u, jnp.float32)) for kind in kinds]

@@ -7,9 +7,11 @@ import pytest
 import scipy.stats
 
 import scorefold as sf
+from scorefold.density.coordinates import at
 from scorefold.density.edges import blank, closest_edge, edges_of
 from scorefold.density.straighten import Allowed, straighten
 from scorefold.posterior import sum_of_terms as sums
+from scorefold.score.standardize import standardized
 
 PRIOR = sf.Prior({"place": scipy.stats.uniform(0.2, 1.0), "scale": scipy.stats.uniform(0.2, 1.3)})
 COUNT = 3_000
@@ -55,6 +57,25 @@ def test_an_input_may_move_an_edge():
     found = found_in(simulate, inputs=1)
     assert found.edges.side.tolist() == [1]
     assert np.asarray(found.edges.slope)[0, 2] > 0.1
+
+
+@pytest.mark.false_failure(1e-8)
+def test_edges_know_inputs_as_the_line_does():
+    """An input that is mapped to its logarithm moves an edge by that logarithm."""
+
+    def simulate(theta, rng):
+        dose = np.exp(rng.standard_normal((len(theta), 1)))
+        return np.concatenate([theta[:, :1] + 0.3 * np.log(dose) + exponential(0 * theta + [0, 0.5], rng), dose], axis=1)
+
+    found = found_in(simulate, inputs=1)
+    theta = PRIOR.sample(COUNT, seed=0)
+    x = simulate(theta, np.random.default_rng(0))
+    z = standardized(found.standardize, x)
+    assert found.standardize.kinds[1] == "log"
+    given = np.concatenate([np.asarray(at(found.coordinates, jnp.asarray(PRIOR.to_normal(theta)))), z[:, 1:]], axis=1)
+    distance = z[:, 0] - given @ np.asarray(found.edges.slope)[0] - float(found.edges.offset[0])
+    assert (distance > 0).mean() > 0.99
+    assert np.median(distance) < 2
 
 
 @pytest.mark.false_failure(1e-8)
