@@ -30,6 +30,7 @@ from scipy.special import gammaln
 import scorefold as sf
 
 WALKERS, STEPS, EVERY = 400, 400, 10
+IMPOSSIBLE = -1e6
 
 
 class Problem(NamedTuple):
@@ -199,7 +200,8 @@ def reference(problem: Problem, x: np.ndarray, near: np.ndarray) -> np.ndarray:
     u = near[rng.integers(len(near), size=WALKERS)] + 0.01 * rng.standard_normal((WALKERS, dim))
 
     def log_posterior(u):
-        return np.nan_to_num(problem.log_likelihood(problem.prior.from_normal(u), x) - (u**2).sum(axis=1) / 2, nan=-1e30)
+        value = np.nan_to_num(problem.log_likelihood(problem.prior.from_normal(u), x), nan=IMPOSSIBLE)
+        return np.maximum(value, IMPOSSIBLE) - (u**2).sum(axis=1) / 2  # walkers where it is impossible follow the prior
 
     here, kept = log_posterior(u), []
     for step in range(STEPS):

@@ -263,11 +263,13 @@ print(json.dumps([drawn.n, peak_memory()]))
 
 @pytest.mark.full
 def test_memory_does_not_grow_with_the_number_of_observations():
-    # The network of the defaults and a full cloud; fewer levels and members, which come one after the other anyway.
+    # The network of the defaults and a full cloud; fewer levels and members, which come one after the other anyway. What the
+    # allocator takes differs by a tenth from run to run: the less of two counts.
     peaks = {}
     for n in (30, 3_000):
         command = [sys.executable, "-c", PEAK, str(n)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | SUPPORT)
-        observations, peaks[n] = json.loads(done.stdout.splitlines()[-1])
-        assert observations == n
+        runs = [subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | SUPPORT) for _ in range(2)]
+        found = [json.loads(done.stdout.splitlines()[-1]) for done in runs]
+        assert all(observations == n for observations, _ in found)
+        peaks[n] = min(peak for _, peak in found)
     assert peaks[3_000] < 1.2 * peaks[30], peaks
