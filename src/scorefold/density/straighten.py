@@ -205,7 +205,8 @@ def _with_edges(line: "_Line", chosen: _Choice, may_be: Choices) -> _Choice:
         moved = _edged(line, chosen._replace(kinds=straight), i, side, ~at_rest)
         if not moved or (best := _least(line, moved))[1] > least - worth:
             continue
-        if best[1] < _least(line, _edged(line, chosen, i, side, at_rest))[1] - worth:
+        staying = _edged(line, chosen, i, side, at_rest)
+        if staying and best[1] < _least(line, staying)[1] - worth:
             chosen, least = _moved_by_few(line, best, i, may_be)
     return chosen if chosen.edges else before
 
@@ -327,7 +328,7 @@ class _Line:
         return np.concatenate([self.v[kinds, :, np.arange(self.v.shape[2])].T, self.always[:, 1:]], axis=1)
 
     def edges(self, choice: _Choice) -> Edges:
-        """Those that were chosen, so far out that no case is beyond them."""
+        """Those that were chosen."""
         given, z = self.given_to(choice.kinds), np.stack([self.unfolded(i) for i in range(self.obs.shape[1])], axis=1)
         return edges_of(dict(choice.edges), z, given)
 
