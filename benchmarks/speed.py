@@ -184,6 +184,7 @@ def sbi(chosen: argparse.Namespace) -> dict[str, Any]:
     """sbi's method on the same simulations, by `baselines_sbi.py`, and ours."""
     import numpy as np
 
+    import scorefold as sf
     from scorefold.diagnostics.c2st import c2st
 
     if not PEERS.exists():
@@ -209,7 +210,7 @@ def sbi(chosen: argparse.Namespace) -> dict[str, Any]:
         for name in ("train_s", "next_process_s"):
             line = in_a_process("fit", chosen.method, chosen.limit, "--budget", str(chosen.budget), "--cache", folder)
             ours[name] = line["first"]["wall_s"] if "first" in line else None
-    posterior = fitted(sims, chosen.method)
+    posterior = sf.fit(sims, chosen.method)
     for n, x in wanted.items():
         posterior.sample(x)
         draws, seconds = clocked(lambda x=x: posterior.sample(x, seed=1))
@@ -217,13 +218,6 @@ def sbi(chosen: argparse.Namespace) -> dict[str, Any]:
     seconds = {name: value for name, value in theirs.items() if "_s" in name and value is not None}
     ratios = {name: round(value / ours[name], 2) for name, value in seconds.items() if ours.get(name)}
     return {"sbi": theirs, "ours": ours, "sbi_to_ours": ratios}
-
-
-def fitted(sims: Any, method: str) -> Any:
-    """A posterior as `sf.fit` makes it."""
-    import scorefold as sf
-
-    return sf.fit(sims, method)
 
 
 RUN = {"peak": peak, "compile": compile_, "fit": fit, "draws": draws, "refine": refine, "sbi": sbi}

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linprog
 
-from scorefold.score.standardize import KNEE
+from scorefold.score.standardize import KNEE, centre_and_scale
 from scorefold.types import Array, Float, Int, Observation
 
 MARGINS = (0.001, 0.01, 0.03, 0.1)
@@ -37,7 +37,6 @@ BEGINNING, ADDED, CUTS = 200, 50, 40
 STEEPEST = 1e3
 """Slopes of an edge, in units of the number's spread: no bound in practice, but the program has to have one."""
 BROKEN = 1e-9
-SMALLEST_SCALE = 1e-6
 CLOSEST = 0.001
 """The share of the cases that may lie where the logarithm goes on along its tangent."""
 PARTS, NEAREST, NEAR = 5, 0.02, 0.5
@@ -98,23 +97,26 @@ class Edge(NamedTuple):
     offset: float
     margin: float
 
-    def mapped(self, z: Float[np.ndarray, " cases"], given: Float[np.ndarray, "cases given"]) -> tuple[np.ndarray, float]:
-        """y of every case, neither centred nor scaled, and the mean of log |dy/dz|; z not drawn in."""
-        d = self.side * (z - given @ self.slope - self.offset)
-        shortest = self.margin / 2
+    def distances(self, z: Float[np.ndarray, " cases"], given: Float[np.ndarray, "cases given"]) -> np.ndarray:
+        """d of every case; z not drawn in."""
+        d: np.ndarray = self.side * (z - given @ self.slope - self.offset)
+        return d
+
+    def mapped(self, z: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, float]:
+        """y of every case, neither centred nor scaled, and the mean of log |dy/dz|."""
+        d, shortest = self.distances(z, given), self.margin / 2
         log = np.log(np.maximum(d, shortest)) + np.minimum(d - shortest, 0.0) / shortest
         return self.side * log, float(-np.log(np.maximum(d, shortest)).mean())
 
     def typical_distance(self, z: np.ndarray, given: np.ndarray) -> float:
         """The median of how far cases lie from it."""
-        return float(np.median(np.abs(z - given @ self.slope - self.offset)))
+        return float(np.median(np.abs(self.distances(z, given))))
 
     def is_one(self, z: np.ndarray, given: np.ndarray) -> bool:
         """Whether it moves far enough to matter, and there are cases near it wherever it lies: in every fifth of them, from
         where it is low to where it is high.
         """
-        place, typical = given @ self.slope, self.typical_distance(z, given)
-        distance = self.side * (z - place - self.offset)
+        place, typical, distance = given @ self.slope, self.typical_distance(z, given), self.distances(z, given)
         parts = np.array_split(np.argsort(place, kind="stable"), PARTS)
         near = all(np.quantile(distance[part], NEAREST) < NEAR * min(np.median(distance[part]), typical) for part in parts)
         return near and bool(place.std() > FAR_ENOUGH * typical)
@@ -125,7 +127,7 @@ class Edge(NamedTuple):
 
     def with_tangent(self, z: np.ndarray, given: np.ndarray) -> "Edge":
         """With the logarithm as it is for all cases but the closest in a thousand."""
-        closest = float(np.quantile(self.side * (z - given @ self.slope - self.offset), CLOSEST))
+        closest = float(np.quantile(self.distances(z, given), CLOSEST))
         return self._replace(margin=max(closest, MARGINS[0] * self.typical_distance(z, given)))
 
 
@@ -167,7 +169,7 @@ def edges_of(own: dict[int, Edge], z: np.ndarray, given: np.ndarray) -> Edges:
     for i, edge in own.items():
         y, _ = edge.mapped(z[:, i], given)
         found.side[i], found.slope[i], found.offset[i], found.shortest[i] = edge.side, edge.slope, edge.offset, edge.margin / 2
-        found.centre[i], found.scale[i] = np.median(y), max(np.subtract(*np.quantile(y, [0.75, 0.25])) / 1.349, SMALLEST_SCALE)
+        found.centre[i], found.scale[i] = (float(part[0]) for part in centre_and_scale(y[:, None]))
     return jax.tree.map(lambda part: jnp.asarray(part, jnp.float32), found)
 
 

@@ -139,8 +139,9 @@ def _seen(prior: Prior, cases: TrainingSet, inputs: int, method: Any, lattice: L
         return Straightened(
             fit_standardize(cases.observations, method.missing), identity(prior.dim) if method.straighten else None
         )
-    allowed = Allowed(*(getattr(method, name, False) and method.base for name in ("changing", "edges")))
-    return straighten(prior, cases.x[:, 0], cases.u, inputs, allowed._replace(changing=allowed.changing and lattice is None))
+    changing, edged = (getattr(method, name, False) for name in ("changing", "edges"))
+    allowed = Allowed(changing and lattice is None, edged and method.base)
+    return straighten(prior, cases.x[:, 0], cases.u, inputs, allowed)
 
 
 def _line(

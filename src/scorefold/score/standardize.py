@@ -128,14 +128,14 @@ def fit_standardize(x: np.ndarray, missing: bool = False) -> Standardize:
     straight = Straight(jnp.asarray(kind, jnp.int32), *(jnp.asarray(v, jnp.float32) for v in numbers))
     # In double precision where f(x) is x itself: features that hardly vary would round to a constant.
     f = np.where(kind == NONE, x, np.asarray(_all(straight, jnp.asarray(x, jnp.float32))))
-    centre, scale = _centre_and_scale(f)
+    centre, scale = centre_and_scale(f)
     return Standardize(jnp.asarray(centre, jnp.float32), jnp.asarray(scale, jnp.float32), straight)
 
 
 def plain(x: np.ndarray) -> Standardize:
     """Centre and scale alone, f(x) = x, from simulated observations (count, x)."""
     x, features = np.asarray(x, np.float64), x.shape[1]
-    centre, scale = _centre_and_scale(x)
+    centre, scale = centre_and_scale(x)
     none = blank(features).straight
     assert none is not None
     straight = Straight(none.kind, none.shift, none.unit + 1, none.slope + 1, none.breaks, none.bends)
@@ -173,7 +173,8 @@ def standardized(standardize: Standardize, x: np.ndarray) -> np.ndarray:
     return np.asarray(_apply(standardize, jnp.asarray(x, jnp.float32).reshape(-1, x.shape[-1]))).reshape(*x.shape[:-1], -1)
 
 
-def _centre_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def centre_and_scale(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The median and the scale of every feature (count, x)."""
     low, centre, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
     iqr, sd = (high - low) / 1.349, x.std(axis=0)
     tiny = np.maximum(1e-9 * np.abs(centre), SMALLEST)
@@ -192,7 +193,7 @@ def departure(values: np.ndarray) -> float:
 
 def _column(x: np.ndarray) -> tuple[int, float, float, float, np.ndarray, np.ndarray]:
     """Kind, shift, unit, slope, breaks and bends of one feature."""
-    centre, scale = (float(v[0]) for v in _centre_and_scale(x[:, None]))
+    centre, scale = (float(v[0]) for v in centre_and_scale(x[:, None]))
     flat = np.zeros(len(QUANTILES_KEPT))
     none = (NONE, 0.0, 1.0, 1.0, flat, flat)
     if np.ptp(x) <= 1e-9 * np.abs(x).max():
