@@ -78,8 +78,8 @@ def test_training_knows_its_end_once_the_rate_of_every_network_falls():
     stood_still, learns = np.ones(8), np.linspace(2.0, 1.0, 8)
     assert last_round(np.stack([stood_still, learns]), limits) == 100
     assert last_round(np.stack([stood_still, stood_still]), limits) == 9
-    assert beats(np.ones((2, 10)), limits).active.tolist() == [False, False], "after nine rounds it has ended"
-    assert beats(np.ones((2, 9)), limits).active.all()
+    assert beats(np.ones((2, 10)), limits, np.zeros(2, int)).active.tolist() == [False, False], "after nine rounds it has ended"
+    assert beats(np.ones((2, 9)), limits, np.zeros(2, int)).active.all()
 
 
 def test_compilation_does_not_count_for_the_time_left(capsys, clock):

@@ -94,7 +94,7 @@ class ConditionalFlow(eqx.Module):
                 slope = slope + more
             return (jnp.where(stays, y, z), log_det + jnp.sum(jnp.where(stays, 0.0, slope))), None
 
-        return jax.lax.scan(again(one), (y, jnp.zeros(())), (self.layers, jnp.array(self.masks)))[0]
+        return jax.lax.scan(again(one), (y, jnp.zeros(())), (self.layers, self._masks_of_layers))[0]
 
     def inverse(self, z: Vector, given: Given, there: Vector | None = None) -> Vector:
         """y."""
@@ -106,12 +106,26 @@ class ConditionalFlow(eqx.Module):
             y = (y - raw[:, 1]) * jnp.exp(-log_stretch(raw[:, 0]))
             return jnp.where(mask if there is None else mask | (there == 0), z, y), None
 
-        return jax.lax.scan(one, z, (self.layers, jnp.array(self.masks)), reverse=True)[0]
+        return jax.lax.scan(one, z, (self.layers, self._masks_of_layers), reverse=True)[0]
 
     def log_density(self, y: Vector, given: Given) -> Scalar:
         """log q(y | c)."""
         z, log_det = self.forward(y, given)
         return log_det - jnp.sum(z**2) / 2 - len(y) / 2 * jnp.log(2 * jnp.pi)
+
+    @property
+    def _masks_of_layers(self) -> Array:
+        """None of them where the layers were left out."""
+        return jnp.array(self.masks)[: self.layers.out.weight.shape[0]]
+
+    def without_idle_layers(self) -> "ConditionalFlow":
+        """Of flows with a leading member axis: the same ones, without layers where these are all the identity.
+
+        Training keeps the identity where it found nothing better. To compute it takes as long as any other layer.
+        """
+        if any(np.any(leaf) for leaf in jax.tree.leaves(self.layers.out)):
+            return self
+        return eqx.tree_at(lambda flow: flow.layers, self, jax.tree.map(lambda v: v[:, :0], self.layers))
 
 
 def check_flow(kind: str, layers: int, width: int, depth: int) -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from scorefold.density import cells, coordinates, line, masked_line, mode_lines
 from scorefold.density.cells import Lattice
 from scorefold.density.coordinates import Coordinates
+from scorefold.density.flow import ConditionalFlow
 from scorefold.density.likelihood import Likelihood
 from scorefold.density.line import Line
 from scorefold.density.local_term import LocalTerm
@@ -105,6 +106,12 @@ class MeanTerms(eqx.Module):
     def with_line(self, other: Line | MaskedLine | ModeLines) -> "MeanTerms":
         """The same networks around another line."""
         return replace(self, line=other)
+
+    def without_idle_layers(self) -> "MeanTerms":
+        """The same terms, at less cost where no member's flow adds anything to the line."""
+        if not isinstance(self.network, ConditionalFlow):
+            return self
+        return replace(self, network=self.network.without_idle_layers())
 
     def _seen(self, u: Theta) -> Float[Array, " v"]:
         return u if self.coordinates is None else self.coordinates(u)

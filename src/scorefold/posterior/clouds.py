@@ -13,14 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.compose import Diffused, Rule, Tempered
-from scorefold.compose.sets import SetScores
 from scorefold.errors import Diverged, UntrustworthyDraws
 from scorefold.noise import Level
 from scorefold.posterior.asked import Asked
 from scorefold.posterior.partitions import over_partitions
 from scorefold.posterior.pilots import PaddedSets
-from scorefold.sample import Info, Metropolis, Sampler
-from scorefold.score.ensemble import ScoreEnsemble
+from scorefold.sample import Info, Metropolis, Sampler, SelfTuned
+from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
 from scorefold.train.rows import over_devices
 from scorefold.types import Array, Cloud, Key
 
@@ -42,10 +41,15 @@ def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level
     """One cloud, compiled once per bucket of sets and cloud size."""
     rule, sampler, count = way.rule, way.sampler, padded.number
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
-        sets: SetScores = ensemble.embed(padded.x, padded.sizes, count)
+
+        def embed(x: Array) -> EnsembleSets:
+            sets = ensemble.embed(x, padded.sizes, count)
+            return sets.taking_turns() if isinstance(sampler, SelfTuned) else sets
+
+        sets = embed(padded.x)
         if padded.precision is not None:
             sets = sets.with_precision(padded.precision)
-        score = asked.score(over_partitions(rule, ensemble, padded) if padded.others is not None else rule.score(sets))
+        score = asked.score(over_partitions(rule, embed, padded) if padded.others is not None else rule.score(sets))
         key_start, key_run = jax.random.split(key)
         free = asked.free(ensemble.network.shape.dim)
         u = rule.reference_sd(count) * jax.random.normal(key_start, (way.cloud, free))
@@ -95,14 +99,14 @@ def draw_many(
 def draw_clouds(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Sequence[Key], way: Way
 ) -> list[tuple[np.ndarray, Info]]:
-    """Draw several clouds given the same sets, one on every device.
+    """Draw several clouds given the same sets: one on every device, on an accelerator several.
 
     Args:
         ensemble: The networks.
         asked: What happens to the composed score.
         padded: The sets.
         grid: The noise levels, from the noisiest on.
-        keys: One for each cloud; no more than there are devices.
+        keys: One for each cloud.
         way: Rule, sampler and size.
 
     Returns:
@@ -119,11 +123,15 @@ def draw_clouds(
 def _side_by_side(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, way: Way
 ) -> tuple[Array, Info]:
-    """A cloud on every device."""
+    """Clouds shared out over devices, on an accelerator side by side there too: alone they would not keep it busy."""
 
     def some(keys: Array, same: Any) -> tuple[Array, Info]:
         ensemble, asked, padded, grid = same
-        return jax.lax.map(lambda key: _draw(ensemble, asked, padded, grid, key, way), keys)
+
+        def one(key: Key) -> tuple[Cloud, Info]:
+            return _draw(ensemble, asked, padded, grid, key, way)
+
+        return jax.lax.map(one, keys) if jax.default_backend() == "cpu" else jax.vmap(one)(keys)
 
     made: tuple[Array, Info] = over_devices(some, keys, (ensemble, asked, padded, grid))
     return made

@@ -117,7 +117,7 @@ class ComposedPosterior(Posterior):
         way = Way(how.rule, how.sampler, cloud_size(draws, self.prior.dim))
         asked, kept, infos = asked_of(self.prior, options), np.zeros((0, self.prior.dim)), []
         clouds = -(-draws // way.cloud)
-        at_once = min(clouds, device_count())
+        at_once = min(clouds, device_count() if jax.default_backend() == "cpu" else self.together(draws))
         for first in range(0, MOST_MORE * clouds, at_once):  # as many as draws need, more if another prior leaves some out
             cloud_keys = [jax.random.fold_in(key, index) for index in range(first, first + at_once)]
             for one, info in draw_clouds(self.scores, asked, padded, self.grid(how.sampler), cloud_keys, way):

@@ -15,9 +15,9 @@ from scorefold.compose.sets import sizes_of_sets
 from scorefold.errors import ScorefoldError
 from scorefold.noise import Level, Score
 from scorefold.posterior.pilots import PaddedSets
-from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
+from scorefold.score.ensemble import EnsembleSets
 from scorefold.score.set_size import PartitionTable, chosen_size
-from scorefold.types import Array, Cloud, Key
+from scorefold.types import Array, Callable, Cloud, Key
 
 MOST_PARTITIONS, FEWEST_PARTITIONS, SETS_OF_PARTITIONS = 32, 4, 8_192
 """Partitions of the observations that steps take turns with: fewer where these would be very many sets together."""
@@ -100,23 +100,21 @@ def other_partitions(sizes: np.ndarray, count: int, width: int) -> np.ndarray | 
     return places
 
 
-def over_partitions(rule: Rule, ensemble: ScoreEnsemble, padded: PaddedSets) -> Score:
+def over_partitions(rule: Rule, embed: Callable[[Array], EnsembleSets], padded: PaddedSets) -> Score:
     """The composed score of one partition or another: in every step, groups of the draws pick one each.
 
-    Draws that take turns follow the mean of the partitions' scores, at the cost of one.
+    Draws that take turns follow the mean of the partitions' scores, at the cost of one. `embed` gives the scores of sets of
+    observations (sets, set, x).
     """
     flat = padded.x.reshape(-1, padded.x.shape[-1])
     places = padded.others
     assert places is not None
 
-    def embed(places: Array) -> EnsembleSets:
-        return ensemble.embed(flat[places], padded.sizes, padded.number)
-
     def own(places: Array) -> tuple[Array, Array]:
-        sets = embed(places)
+        sets = embed(flat[places])
         return sets.join, sets.mean
 
-    first = embed(places[0])  # all have its sizes
+    first = embed(flat[places[0]])  # all have its sizes
     join, mean = jax.lax.map(own, places)
 
     def score(u: Cloud, level: Level, key: Key) -> Cloud:

@@ -115,10 +115,10 @@ class SummedPosterior(Posterior):
     @property
     def added(self) -> Terms:
         """The terms that are added up: those that were trained, corrected where they were checked."""
-        if self.local is None:
+        if not isinstance(self.terms, MeanTerms):
             return self.terms
-        assert isinstance(self.terms, MeanTerms)
-        return replace(self.terms, local=local_term(self.local, self.corrected_for))
+        terms = self.terms.without_idle_layers()
+        return terms if self.local is None else replace(terms, local=local_term(self.local, self.corrected_for))
 
     def corrected(self, check: Check) -> "SummedPosterior":
         """As `Posterior.corrected` says."""

@@ -9,9 +9,6 @@ that is given to it:
 - `at_once`: JAX's, all in one compiled program, in which every loop has a copy of the look: for many clouds side by side.
 """
 
-import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from importlib.metadata import version
 from threading import RLock
@@ -73,9 +70,3 @@ def numbers(value: Float[Array, " draws"], slope: Cloud) -> tuple[Float[Array, "
     """What a look has found, as numbers everywhere."""
     there = jnp.isfinite(value) & jnp.isfinite(slope).all(axis=1)
     return jnp.where(there, value, IMPOSSIBLE), jnp.where(there[:, None], slope, 0.0)
-
-
-def on_cores(function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
-    """The function of every part, a core each: what it computes is too small a step at a time to be shared out over cores."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as cores:
-        return list(cores.map(function, parts))

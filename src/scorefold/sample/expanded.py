@@ -30,11 +30,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from scorefold.sample.by_steps import IMPOSSIBLE, Look, on_cores, program
+from scorefold.sample.by_steps import IMPOSSIBLE, Look, program
 from scorefold.sample.summits import Mixture, around
 from scorefold.sample.summits_of_many import Local, Many, Summits, locals_at, summits_of
 from scorefold.sample.tempered import Clouds, TemperedInfo, systematic, tempered_draws
-from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, Theta, on_cores
 
 SOME = 16
 """B at first."""

@@ -28,13 +28,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from scorefold.errors import Diverged
-from scorefold.sample.by_steps import IMPOSSIBLE, Look, Loop, at_once, numbers, on_cores, program, step_by_step
+from scorefold.sample.by_steps import IMPOSSIBLE, Look, Loop, at_once, numbers, program, step_by_step
 from scorefold.sample.health import FARTHEST_DRAW, Identities, identities
 from scorefold.sample.metropolis import LARGEST_PROPOSED_H, SMALLEST_PROPOSED_H, WANTED, ahead, log_transition
 from scorefold.sample.self_tuned import preconditioner
 from scorefold.sample.summits import Mixture, summits
 from scorefold.shown import brief
-from scorefold.types import Array, Cloud, Float, Int, Key, Scalar
+from scorefold.types import Array, Cloud, Float, Int, Key, Scalar, on_cores
 
 EFFECTIVE_SHARE = 0.5
 """The effective size of the weights after a rise, as a share of the cloud."""

@@ -8,11 +8,16 @@ rate whose members do best on average. Validation uses the same random numbers e
 The order of the data and all noise of a round are a pure function of (seed, round), and the learning rate of the losses so far,
 so that training goes on from a checkpoint as if it had never been stopped. Where cases stream by, a round is as many blocks as
 make some 50 steps.
+
+On cores runs do not wait for each other: each is a lane of its own, and free cores take up whichever lane is behind. Three runs
+on two cores have done two rounds each in the time of three; only then is there a look at all of them.
 """
 
 import contextlib
+import math
 from collections.abc import Sequence
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +27,24 @@ import numpy as np
 from scorefold.errors import ScorefoldError
 from scorefold.progress import bar
 from scorefold.train.checkpoint import Checkpoint, State, stopped
-from scorefold.train.rows import everywhere
-from scorefold.train.schedule import Limits, beats, decided_decays, last_round, limits_of, starting_decays
-from scorefold.train.steps import Idle, Network, Objective, Order, Run, Setup, advance, run_by_run, untrained, validate
+from scorefold.train.rows import device_count, everywhere
+from scorefold.train.schedule import Limits, beats, decided_decays, given_up, last_round, limits_of, starting_decays
+from scorefold.train.steps import (
+    Idle,
+    Network,
+    Objective,
+    Order,
+    Run,
+    Setup,
+    advance,
+    by_cores,
+    run_by_run,
+    untrained,
+    validate,
+)
 from scorefold.train.training import MOST_UNSEEN, History, Training, choose, pace_of
 from scorefold.train.training_set import Stream, TrainingSet
-from scorefold.types import QUICKLY, Array, Float, Int, new_key
+from scorefold.types import QUICKLY, Array, Float, Int, cores, new_key, on_cores
 
 WHEN_IT_ENDS = "training ends when unseen cases are no longer fitted better"
 
@@ -67,6 +84,8 @@ class _Data(NamedTuple):
     """Of every run, as numbers."""
     roots: np.ndarray
     """Of its training set."""
+    orders: list[tuple[int, int]]
+    """What the order of its cases follows from: the seed of its training set, and which of its runs it is."""
 
 
 class _Program(NamedTuple):
@@ -75,12 +94,17 @@ class _Program(NamedTuple):
     setup: Setup
     data: _Data
     streams: list[Stream]
-    seeds: list[int]
-    """Of the training sets."""
     training: Training
     limits: Limits
     copies: int
     """Runs for each training set."""
+
+    def lane(self, run: int) -> "_Program":
+        """The program of one run alone."""
+        data, one = self.data, slice(run, run + 1)
+        fixed = data.fixed if self.setup.shared else jax.tree.map(lambda v: v[one], data.fixed)
+        own = {name: getattr(data, name)[one] for name in ("seen", "unseen", "rates", "keys", "roots", "orders")}
+        return self._replace(data=data._replace(fixed=fixed, **own))
 
 
 def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[Any], training: Training) -> _Program:
@@ -102,10 +126,11 @@ def _program(objective: Objective, sets: Sequence[TrainingSet], fixed: Sequence[
         rates=np.tile(np.repeat(training.learning_rates, training.members), len(sets)).astype(np.float32),
         keys=np.asarray(keys),
         roots=np.asarray(roots),
+        orders=[(one.seed, copy) for one in sets for copy in range(copies)],
     )
     pace = pace_of(training, seen.shape[1], bool(streams))
     setup, limits = Setup(objective, training.average, pace, len(sets) == 1), limits_of(training, pace)
-    return _Program(setup, data, streams, [one.seed for one in sets], training, limits, copies)
+    return _Program(setup, data, streams, training, limits, copies)
 
 
 @partial(jax.jit, static_argnums=1, compiler_options=QUICKLY)
@@ -118,17 +143,78 @@ def _keys(roots: Array, copies: int) -> tuple[Array, Array]:
 def _start(program: _Program) -> State:
     """Untrained networks, with a weight decay each, which is part of the state."""
     decays = starting_decays(program.training, len(program.data.keys))
-    runs, validation = _validated(program, untrained(program.setup.objective, program.data.keys))
+    runs, validation = _validated(program, _untrained(program))
     losses = {"train": _no_losses(program), "validation": np.asarray(validation)[:, None]}
-    return State(0, False, {"runs": runs, "losses": losses, "decays": decays})
+    return State(0, False, {"runs": runs, "losses": losses, "decays": decays, "over": np.zeros(len(decays), np.int32)})
+
+
+def _untrained(program: _Program) -> Run:
+    """Untrained networks; meanwhile other cores compile what will train and validate them."""
+    setup, one = program.setup, program.lane(0) if by_cores() else program
+    data, runs = one.data, untrained.eval_shape(setup.objective, one.data.keys)
+
+    def make() -> Run:
+        return untrained(setup.objective, program.data.keys)
+
+    def compile_validation() -> None:
+        validate.lower(setup, data.unseen, data.roots, runs, data.fixed, data.cases).compile()
+
+    def compile_rounds() -> None:
+        zeros = np.zeros((len(data.keys), 1), np.float32)
+        beat = beats(zeros, one.limits, zeros[:, 0])
+        order = Order(data.rates, zeros[:, 0], beat, _batches(one, 0), data.keys)
+        advance.lower(setup, order, runs, data.fixed, data.cases, 0).compile()
+
+    if program.streams or device_count() > 1:  # where what is compiled follows from more than shapes
+        return make()
+    return on_cores(lambda job: job(), [compile_rounds, make, compile_validation])[1]
+
+
+def _some_rounds(program: _Program, state: State) -> State:
+    """As many rounds of every run as keep all cores busy; no more than there may be, or than decide on the weight decay."""
+    so_far, limits, runs = state.arrays["losses"]["validation"], program.limits, len(program.data.keys)
+    decays = decided_decays(program.training, limits, so_far, np.asarray(state.arrays["decays"]))
+    over = given_up(program.training, limits, so_far, np.asarray(state.arrays["over"]))
+    state = state._replace(arrays={**state.arrays, "decays": decays, "over": over})
+    if over.all():
+        return state._replace(done=True)
+    if runs == 1 or program.streams or not by_cores():
+        return _ended(_one_round(program, state), state.round, limits)
+    many = cores() // math.gcd(runs, cores()) if runs > cores() else 1
+    many = min(many, (limits.trial if state.round < limits.trial else limits.rounds) - state.round)
+    lanes, alone = [program.lane(run) for run in range(runs)], [Lock() for _ in range(runs)]
+    states = [_cut(state, slice(run, run + 1)) for run in range(runs)]
+
+    def one_round(run: int) -> None:
+        with alone[run]:
+            states[run] = _one_round(lanes[run], states[run])
+
+    on_cores(one_round, list(range(runs)) * many)
+    together = jax.tree.map(lambda *parts: np.concatenate(parts), *(one.arrays for one in states))
+    return _ended(State(state.round + many, False, together), state.round, limits)
+
+
+def _ended(state: State, before: int, limits: Limits) -> State:
+    """The state at the round after which all runs were done, if that was one of those since `before`."""
+    losses, over = state.arrays["losses"], state.arrays["over"]
+    for rounds in range(before + 1, state.round + 1):
+        if not beats(losses["validation"][:, : rounds + 1], limits, over).active.any():
+            kept = {"train": losses["train"][:, :rounds], "validation": losses["validation"][:, : rounds + 1]}
+            return State(rounds, True, {**state.arrays, "losses": kept})
+    return state
+
+
+def _cut(state: State, rows: slice) -> State:
+    """Some runs of a state."""
+    return state._replace(arrays=jax.tree.map(lambda v: v[rows], state.arrays))
 
 
 def _one_round(program: _Program, state: State) -> State:
     """Some epochs, or blocks, and a look at the unseen cases."""
     setup, data, blocks = program.setup, program.data, program.setup.pace.blocks
     runs, losses, so_far = state.arrays["runs"], [], state.arrays["losses"]
-    decays = decided_decays(program.training, program.limits, so_far["validation"], np.asarray(state.arrays["decays"]))
-    beat = beats(so_far["validation"], program.limits)
+    decays, over = state.arrays["decays"], state.arrays["over"]
+    beat = beats(so_far["validation"], program.limits, over)
     last = {name: own[:, -1] if own.shape[1] else np.zeros(len(own), np.float32) for name, own in so_far.items()}
     for number in range(state.round * blocks, (state.round + 1) * blocks):
         cases = _joined([one.block(number) for one in program.streams]) if program.streams else data.cases
@@ -143,8 +229,7 @@ def _one_round(program: _Program, state: State) -> State:
     runs, validation = _validated(program, runs, Idle(beat.active, (runs, last["validation"])))
     now = {"train": np.mean(losses, axis=0), "validation": np.asarray(validation)}
     so_far = {name: np.concatenate([so_far[name], now[name][:, None]], axis=1) for name in now}
-    done = not beats(so_far["validation"], program.limits).active.any()
-    return State(state.round + 1, done, {"runs": runs, "losses": so_far, "decays": decays})
+    return State(state.round + 1, False, {"runs": runs, "losses": so_far, "decays": decays, "over": over})
 
 
 def _validated(program: _Program, runs: Run, idle: Idle | None = None) -> tuple[Run, Any]:
@@ -160,10 +245,9 @@ def _validated(program: _Program, runs: Run, idle: Idle | None = None) -> tuple[
 
 def _batches(program: _Program, number: int) -> Int[np.ndarray, "runs steps batch"]:
     """The rows of every step, run by run: for each epoch a permutation of those that the run sees."""
-    pace, copies = program.setup.pace, program.copies
-    orders = []
-    for run, rows in enumerate(program.data.seen):
-        rng = np.random.default_rng([program.seeds[run // copies], 13, run % copies, number])
+    pace, orders = program.setup.pace, []
+    for (seed, copy), rows in zip(program.data.orders, program.data.seen, strict=True):
+        rng = np.random.default_rng([seed, 13, copy, number])
         orders.append([rng.permutation(rows)[: pace.steps * pace.batch] for _ in range(pace.epochs)])
     return np.reshape(orders, (len(orders), pace.epochs * pace.steps, pace.batch)).astype(np.int32)
 
@@ -179,6 +263,7 @@ def _like(program: _Program) -> Any:
         "runs": untrained.eval_shape(program.setup.objective, program.data.keys),
         "losses": {"train": none, "validation": none},
         "decays": jax.ShapeDtypeStruct((len(program.data.keys),), np.float32),
+        "over": jax.ShapeDtypeStruct((len(program.data.keys),), np.int32),
     }
 
 
@@ -201,14 +286,15 @@ def _run_rounds(program: _Program, progress: bool, checkpoint: Checkpoint | None
         if not state.done:
             report.update(0, f"compiling the first round; {WHEN_IT_ENDS}")
         while not state.done:
+            before = state.round
             try:
-                state = _one_round(program, state)
+                state = _some_rounds(program, state)
             except KeyboardInterrupt:
                 raise stopped(state, rounds) from None
             train, validation = (state.arrays["losses"][name][:, -1].mean() for name in ("train", "validation"))
             if (last := last_round(state.arrays["losses"]["validation"], program.limits)) < rounds:
                 report.expect(last)
-            report(f"loss {train:.4f}  validation {validation:.4f}")
+            report.update(state.round - before, f"loss {train:.4f}  validation {validation:.4f}")
             if watch is not None:
                 watch.after_round(state, rounds)
         report.end(_why_it_ended(state.round, rounds))

@@ -5,9 +5,13 @@ have lowered its best validation loss by less than 0.2 % of what all rounds toge
 weights, and the rate falls in a straight line to zero, over a quarter as many rounds as there were before; that is the end. No
 number of steps has to be known beforehand; a limit only makes the fall begin in time.
 
+Where the network is added to something that is right already, such as a straight line through simulations of a Gaussian, it
+can only learn noise. So a trial of 20 rounds decides whether to go on at all: if the members' losses have risen on average, and
+none of them had fallen by as much as a fiftieth of that rise before, training ends with the best weights there are.
+
 How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
-on the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After 20
-rounds, the value whose members have lowered their loss by the larger share on average is taken by all of them.
+on the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After the
+trial, the value whose members have lowered their loss by the larger share on average is taken by all of them.
 
 A round is some 50 steps, which for few cases are many epochs; what there is to learn from the cases is learned in fewer rounds,
 and the rest overfits. Where a round is e > 5 epochs, patience and trial are 5/e as many rounds, and a sixth at least: 200
@@ -29,6 +33,8 @@ FALLING_SHARE = 0.25
 DECAYS = (0.1, 1.0)
 """Weight decays to choose from."""
 TRIAL_ROUNDS = 20
+NEXT_TO_NOTHING = 0.02
+"""Of a rise: what has been gained before it by less than that does not count."""
 EPOCHS_A_ROUND, SHORTEST_PATIENCE = 5, 1 / 6
 """Patience and trial are shorter where rounds have more epochs, but no shorter than this share of them."""
 
@@ -41,7 +47,7 @@ class Limits(NamedTuple):
     patience: int
     """That must lower the validation loss."""
     trial: int
-    """With two weight decays."""
+    """With two weight decays, after which it is decided whether to go on."""
     fall: int
     """In which the rate falls, at least."""
 
@@ -67,14 +73,14 @@ class Beat(NamedTuple):
     """(runs,) booleans: not done"""
 
 
-def beats(validation: np.ndarray, limits: Limits) -> Beat:
-    """The beat of every run, from the losses so far (runs, rounds done + 1)."""
+def beats(validation: np.ndarray, limits: Limits, over: np.ndarray) -> Beat:
+    """The beat of every run, from the losses so far (runs, rounds done + 1) and from whether it was given up (runs,): 1 or 0."""
     done = validation.shape[1] - 1
     began, ended = np.array([_fall(own, limits) for own in validation]).T
     first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))
     steady = done < began
     first, last = np.where(steady, 1.0, first), np.where(steady, 1.0, last)
-    return Beat(first.astype(np.float32), last.astype(np.float32), began == done, done < ended)
+    return Beat(first.astype(np.float32), last.astype(np.float32), began == done, (done < ended) & (over == 0))
 
 
 def last_round(validation: np.ndarray, limits: Limits) -> int:
@@ -116,3 +122,13 @@ def decided_decays(training: Training, limits: Limits, validation: np.ndarray, d
     mean = np.stack([np.mean(gain, axis=1, where=np.isclose(own, value)) for value in DECAYS])
     best = np.asarray(DECAYS, np.float32)[mean.argmax(axis=0)]
     return np.repeat(best, training.members)
+
+
+def given_up(training: Training, limits: Limits, validation: np.ndarray, over: np.ndarray) -> np.ndarray:
+    """(runs,) 1 where there is no more to learn: for ensembles that have learned nothing once their trial is over. Else 0."""
+    if validation.shape[1] - 1 != limits.trial:
+        return over
+    first = validation[:, 0]
+    gained = (first - np.fmin.reduce(validation, axis=1)).reshape(-1, training.members).mean(axis=1)
+    rise = (validation[:, -1] - first).reshape(-1, training.members).mean(axis=1)
+    return np.repeat((rise > 0) & (gained < NEXT_TO_NOTHING * rise), training.members).astype(np.int32)

@@ -19,7 +19,7 @@ import optax
 from scorefold.train.rows import device_count, over_devices
 from scorefold.train.schedule import Beat
 from scorefold.train.training import Pace
-from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar
+from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar, on_cores
 
 WARM_UP = 100
 """Steps in which the learning rate rises."""
@@ -173,13 +173,17 @@ def _over_runs(setup: Setup, one: Callable[[Any, Any, Any], Any], fixed: Any, ro
     return over_devices(lambda rows, same: every(lambda row: one(row[0], row[1], same), rows), (fixed, rows), same)
 
 
-def run_by_run(function: Callable[[Any, Any], Any], rows: Any, fixed: Any, setup: Setup, idle: Idle | None = None) -> Any:
-    """`function(rows, fixed)`, a compiled one, of stacks of runs: of all at once, or on the cores of one device of each alone.
+def by_cores() -> bool:
+    """Whether each run is a call of its own, a core each; else all are in one call."""
+    return jax.default_backend() == "cpu" and device_count() == 1
 
-    Calls return before they are computed, and cores take them up as they are free. Those that are `idle` are left out where
-    each is a call of its own.
+
+def run_by_run(function: Callable[[Any, Any], Any], rows: Any, fixed: Any, setup: Setup, idle: Idle | None = None) -> Any:
+    """`function(rows, fixed)`, a compiled one, of stacks of runs: of all at once, or `by_cores` of each alone.
+
+    Those that are `idle` are left out where each is a call of its own.
     """
-    if jax.default_backend() != "cpu" or device_count() > 1:
+    if not by_cores():
         return function(rows, fixed)
 
     def one(i: int) -> Any:
@@ -188,8 +192,10 @@ def run_by_run(function: Callable[[Any, Any], Any], rows: Any, fixed: Any, setup
 
         if idle is not None and not idle.active[i]:
             return own(idle.result)
-        return function(own(rows), fixed if setup.shared else own(fixed))
+        return jax.tree.map(np.asarray, function(own(rows), fixed if setup.shared else own(fixed)))
 
     rows, idle = jax.tree.map(np.asarray, (rows, idle))
-    made = [one(i) for i in range(len(jax.tree.leaves(rows)[0]))]
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *made)
+    count = len(jax.tree.leaves(rows)[0])
+    if count == 1:
+        return one(0)
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *on_cores(one, range(count)))

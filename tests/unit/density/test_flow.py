@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from shaken import shaken
 
-from scorefold.density import spline
+from scorefold.density import scales, spline
 from scorefold.density.flow import ConditionalFlow
 from scorefold.density.likelihood import Likelihood, LikelihoodShape, likelihood_loss, likelihood_network, seen_cases
 from scorefold.density.line import fit_line
@@ -302,3 +302,27 @@ def test_scales_are_a_density_and_draw_from_it():
     z = jax.vmap(lambda key: scales.draw(2, key))(jax.random.split(KEY, 4_000))
     weights = np.exp([0.0, 1.0]) / np.exp([0.0, 1.0]).sum()
     assert float((z**2).mean()) == pytest.approx(weights @ np.exp([-1.0, 1.4]), rel=0.1)
+
+
+# layers that add nothing
+
+
+@pytest.mark.parametrize("kind", ["affine", "spline"])
+def test_layers_of_flows_that_are_the_identity_are_left_out(kind):
+    """Training keeps the flows that it began with where it found nothing better."""
+
+    def member(key):
+        return ConditionalFlow(3, 2, 8, 1, 4, kind, tails=scales.blank(), key=key)
+
+    members = jax.vmap(member)(jax.random.split(KEY, 2))
+    members = eqx.tree_at(lambda m: m.tails.log_sds, members, replace_fn=lambda v: v + 0.1)
+    fewer = members.without_idle_layers()
+    assert {leaf.shape[1] for leaf in jax.tree.leaves(fewer.layers)} == {0}
+    assert fewer.dim == 3
+    y, given = jax.random.normal(KEY, (20, 3)), jax.random.normal(KEY, (20, 2))
+    for made in (ConditionalFlow.forward, ConditionalFlow.inverse):
+        every = [jax.vmap(lambda net: jax.vmap(lambda y, c: made(net, y, c))(y, given))(some) for some in (members, fewer)]
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *every)
+    jax.tree.map(np.testing.assert_array_equal, members.tails, fewer.tails)
+    one_has_learned = eqx.tree_at(lambda m: m.layers.out.weight, members, replace_fn=lambda v: v.at[1, 0, 0, 0].set(1e-3))
+    assert one_has_learned.without_idle_layers() is one_has_learned

@@ -109,7 +109,7 @@ def test_a_step_takes_one_of_the_partitions():
     padded = padded._replace(x=padded.x[0])
     level = jax.tree.map(lambda v: v[0], levels())
     u = jax.random.normal(jax.random.key(0), (5, 2))
-    score = over_partitions(how.rule, posterior.ensemble, padded)
+    score = over_partitions(how.rule, lambda x: posterior.ensemble.embed(x, padded.sizes, padded.number), padded)
     flat = padded.x.reshape(-1, 2)
     keys = jax.random.split(jax.random.key(1), 400)
     found = np.asarray(jax.jit(jax.vmap(lambda key: score(u, level, key)))(keys))
@@ -139,3 +139,32 @@ def test_the_partition_does_not_show(monkeypatch):
     one = scatter()
     assert many < 0.15
     assert many < 0.5 * one
+
+
+def test_members_take_turns_until_the_lowest_level():
+    """Above it a chunk of sets is one member's at each level, and another one's at the next; there it is the mean of all."""
+    posterior, _ = wrong_scores()
+    ensemble, members = posterior.ensemble, posterior.method.training.members
+    x = jnp.asarray(np.random.default_rng(2).standard_normal((16, 3, 2)), jnp.float32)
+    u = jax.random.normal(jax.random.key(0), (50, 2))
+
+    def embedded(ensemble):
+        return ensemble.embed(x, jnp.full(16, 3), jnp.asarray(16))
+
+    @eqx.filter_jit
+    def chunk(sets, at, first):
+        level = jax.tree.map(lambda v: v[at], levels())
+        return sets.chunk(sets.prepare(u, level), level, first + jnp.arange(4))
+
+    sets = embedded(ensemble)
+    networks = [jax.tree.map(lambda v, k=k: v[k : k + 1], ensemble.network) for k in range(members)]
+    alone = [embedded(eqx.tree_at(lambda e: e.network, ensemble, network)) for network in networks]
+
+    def whose(at, first):
+        found = chunk(sets.taking_turns(), at, first)
+        near = [bool(jnp.abs(found - chunk(one, at, first)).max() < 1e-3) for one in alone]
+        assert sum(near) == 1
+        return near.index(True)
+
+    assert {whose(at, 4) for at in range(50, 50 + members)} == {whose(50, 4 * k) for k in range(members)} == set(range(members))
+    np.testing.assert_allclose(chunk(sets.taking_turns(), 0, 4), chunk(sets, 0, 4), rtol=1e-4, atol=1e-3)

@@ -10,7 +10,7 @@ from scorefold.errors import ScorefoldError
 from scorefold.train import loop, schedule
 from scorefold.train.loop import train
 from scorefold.train.steps import Objective
-from scorefold.train.training import Training
+from scorefold.train.training import Training, pace_of
 from scorefold.train.training_set import Stream, TrainingSet, folds
 
 COUNT = 500
@@ -76,6 +76,41 @@ def test_the_seed_decides():
     one, again, other = trained(0), trained(0), trained(1)
     assert (one[0].weight == again[0].weight).all()
     assert (one[0].weight != other[0].weight).any()
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 8])
+def test_runs_are_the_same_however_many_cores_share_them(cores, monkeypatch):
+    """Rounds of several runs are done out of step; none sees what cores there are, nor how long its training was."""
+    monkeypatch.setattr(loop, "cores", lambda: 1)
+    alone = trained()
+    monkeypatch.setattr(loop, "cores", lambda: cores)
+    before = loop.advance._cache_size(), loop.validate._cache_size()
+    network, history = trained()
+    assert (loop.advance._cache_size(), loop.validate._cache_size()) == before, "nothing was compiled for it"
+    np.testing.assert_array_equal(network.weight, alone[0].weight)
+    np.testing.assert_array_equal(history.validation, alone[1].validation)
+    np.testing.assert_array_equal(history.train, alone[1].train)
+
+
+def test_what_learns_nothing_ends_after_its_trial():
+    """The slope's noise is all there is to learn, and the weights begin at the answer."""
+
+    class Zero(eqx.Module):
+        weight: jax.Array
+
+        def __init__(self, shape, *, key):
+            self.weight = jnp.zeros(shape)
+
+    def noise(network, fixed, cases, key):
+        return jnp.mean((cases[1] - cases[0] @ network.weight) ** 2) + 0.0 * fixed
+
+    rng = np.random.default_rng(2)
+    cases = jnp.asarray(rng.standard_normal((COUNT, 300))), jnp.asarray(rng.standard_normal(COUNT))
+    data = TrainingSet(NOTHING, cases, FOLD, 0)
+    training = Training(members=3, learning_rates=(0.03,), steps=50_000, batch=32, weight_decay=0.1)
+    _, history = train(Objective(Zero, (300,), noise, noise), [data], [jnp.zeros(())], training, base=True)[0]
+    assert (history.kept < 3).all()
+    assert history.train.shape == (3, schedule.limits_of(training, pace_of(training, 400, False)).trial)
 
 
 def test_a_loss_that_is_not_a_number_is_refused():

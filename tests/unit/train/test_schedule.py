@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from scorefold.train.schedule import DECAYS, TRIAL_ROUNDS, Limits, beats, decided_decays, limits_of, starting_decays
+from scorefold.train.schedule import DECAYS, TRIAL_ROUNDS, Limits, beats, decided_decays, given_up, limits_of, starting_decays
 from scorefold.train.training import Training, pace_of
 
 FALLING = np.concatenate([np.linspace(1.0, 0.2, 60), np.full(100, 0.2)])
 LIMITS = Limits(320, 20, TRIAL_ROUNDS, 5)
+GOES_ON = np.zeros(1, int)
 
 
 def at(losses, done, patience=20, rounds=320):
-    beat = beats(np.asarray(losses)[None, : done + 1], Limits(rounds, patience, TRIAL_ROUNDS, 5))
+    beat = beats(np.asarray(losses)[None, : done + 1], Limits(rounds, patience, TRIAL_ROUNDS, 5), GOES_ON)
     return tuple(float(part[0]) for part in beat)
 
 
@@ -49,7 +50,7 @@ def test_small_gains_are_a_standstill():
 
 def test_runs_are_judged_one_by_one():
     both = np.stack([FALLING, np.linspace(1.0, 0.0, 160)])
-    beat = beats(both[:, :121], LIMITS)
+    beat = beats(both[:, :121], LIMITS, np.zeros(2, int))
     assert beat.active.tolist() == [False, True]
 
 
@@ -89,4 +90,33 @@ def test_few_cases_have_shorter_patience_and_many_the_whole():
 
 def test_with_a_short_patience_the_fall_is_as_long_as_with_the_whole():
     short = Limits(320, 5, 4, 8)
-    assert [bool(beats(np.ones((1, done + 1)), short).active[0]) for done in (4, 5, 12, 13)] == [True, True, True, False]
+    assert [bool(beats(np.ones((1, done + 1)), short, GOES_ON).active[0]) for done in (4, 5, 12, 13)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_ensembles_that_have_learned_nothing_are_given_up_after_the_trial():
+    def ends(*last, lowest=1.0):
+        """Whether each of ensembles of two is given up, from the losses at the end of the trial and the least before."""
+        losses = np.ones((len(last), TRIAL_ROUNDS + 1))
+        losses[:, 3], losses[:, -1] = lowest, last
+        before = np.zeros(len(last), int)
+        assert not given_up(Training(members=2), LIMITS, losses[:, :-1], before).any(), "before the end of the trial"
+        later = np.concatenate([losses, losses], axis=1)
+        assert given_up(Training(members=2), LIMITS, later, before + 1).all(), "what was decided stays"
+        return given_up(Training(members=2), LIMITS, losses, before)[::2].astype(bool).tolist()
+
+    assert ends(1.1, 1.2) == [True]
+    assert ends(1.1, 0.8) == [False], "one of them has learned"
+    assert ends(1.1, 1.2, 0.9, 0.9) == [True, False]
+    assert ends(1.0, 1.0) == [False], "nothing is known"
+    assert ends(1.1, 1.1, lowest=0.99) == [False], "it had learned something before it went wrong"
+    assert ends(1.1, 1.1, lowest=0.999) == [True]
+    assert ends(np.nan, 1.1) == [False]
+
+
+def test_a_run_that_is_given_up_is_done():
+    assert beats(np.ones((2, 5)), LIMITS, np.array([1, 0])).active.tolist() == [False, True]
