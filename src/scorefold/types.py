@@ -9,8 +9,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -21,11 +22,15 @@ Cloud = Float[Array, "draws dim"]
 Observation = Float[Array, " x"]
 Key = PRNGKeyArray
 Count = int | Int[Array, ""]  # may be traced
+Function = TypeVar("Function", bound=Callable[..., Any])
 MAY_BE_NAN = "may be NaN"
 """Annotated[Float[np.ndarray, "…"], MAY_BE_NAN]: numbers that need not be finite, in files either."""
 
 QUICKLY = {"xla_backend_optimization_level": 0}
 """Options of `jax.jit` for programs that run once: to compile them well would take longer than to run them."""
+UNTUNED = {"xla_gpu_autotune_level": 0}
+"""Options of `jax.jit` for large programs of small products: on a GPU several ways would be tried for each product, which takes
+half of the time to compile and gains nothing. Elsewhere they mean nothing."""
 
 
 def single_precision() -> AbstractContextManager[Any]:
@@ -33,6 +38,12 @@ def single_precision() -> AbstractContextManager[Any]:
     it.
     """
     return jax.enable_x64(False)
+
+
+def untuned(function: Function) -> Function:
+    """`eqx.filter_jit`, `UNTUNED`."""
+    compiled: Function = eqx.filter_jit(function, compiler_options=UNTUNED)  # type: ignore[call-overload]
+    return compiled
 
 
 def cores() -> int:
@@ -79,5 +90,5 @@ def draw_keys(seeds: Sequence[tuple[int, int]]) -> Array:
 
 __all__ = [
     "MAY_BE_NAN", "Array", "Bool", "Callable", "Cloud", "Count", "Float", "Int", "Key", "Observation", "Scalar", "Theta",
-    "cores", "draw_key", "draw_keys", "new_key", "on_cores", "single_precision",
+    "cores", "draw_key", "draw_keys", "new_key", "on_cores", "single_precision", "untuned",
 ]  # fmt: skip

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,7 @@ from scorefold.posterior.trust import JUDGED, JUDGED_OF_MANY, MANY_SETS, MemberS
 from scorefold.sample.self_tuned import preconditioner
 from scorefold.score.ensemble import ScoreEnsemble
 from scorefold.train.rows import bucket
-from scorefold.types import Array, Cloud, Float
+from scorefold.types import Array, Cloud, Float, untuned
 
 SCORED_TOGETHER = 8
 """Sets whose single scores are computed at a time."""
@@ -47,7 +46,7 @@ def filled_up(draws: int) -> int:
     return max(JUDGED_OF_MANY, bucket(draws))
 
 
-@eqx.filter_jit
+@untuned
 def by_member(
     ensemble: ScoreEnsemble, padded: PaddedSets, level: Level, u: Cloud
 ) -> tuple[Float[Array, "members draws dim"], Float[Array, "dim dim"]]:
@@ -80,7 +79,7 @@ def response(u: Cloud, scores: Float[Array, "members draws dim"]) -> Float[Array
     return root @ root.T
 
 
-@eqx.filter_jit
+@untuned
 def at_pairs(ensemble: ScoreEnsemble, x: Array, size: Array, level: Level, u: Cloud) -> tuple[Cloud, Array]:
     """g(u, X) = s(u, X) - ∇ log p(u) and ∂g/∂u of each pair, a few pairs at a time."""
 
@@ -119,7 +118,7 @@ def all_pairs(ensemble: ScoreEnsemble, x: np.ndarray, level: Level, u: np.ndarra
     return np.asarray(score, np.float64)[:count], np.asarray(jacobian, np.float64)[:count]
 
 
-@eqx.filter_jit
+@untuned
 def single_scores(
     ensemble: ScoreEnsemble, x: Array, count: Array, level: Level, u: Cloud
 ) -> tuple[Float[Array, "sets draws dim"], Cloud]:

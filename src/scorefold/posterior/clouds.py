@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +20,7 @@ from scorefold.posterior.pilots import PaddedSets
 from scorefold.sample import Info, Metropolis, Sampler, SelfTuned
 from scorefold.score.ensemble import EnsembleSets, ScoreEnsemble
 from scorefold.train.rows import over_devices
-from scorefold.types import Array, Cloud, Key
+from scorefold.types import Array, Cloud, Key, untuned
 
 LARGEST_CLOUD = 1024
 SMALLEST_CLOUD = 128
@@ -36,9 +35,8 @@ class Way(NamedTuple):
     """Draws that move together."""
 
 
-@eqx.filter_jit
-def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, key: Key, way: Way) -> tuple[Cloud, Info]:
-    """One cloud, compiled once per bucket of sets and cloud size."""
+def _cloud(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, key: Key, way: Way) -> tuple[Cloud, Info]:
+    """One cloud."""
     rule, sampler, count = way.rule, way.sampler, padded.number
     with jax.default_matmul_precision("highest"):  # a relative error of 1e-3 would be n times that in the sum
 
@@ -61,7 +59,11 @@ def _draw(ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level
         return asked.back(moved), info
 
 
-@eqx.filter_jit
+_draw = untuned(_cloud)
+"""Compiled once per bucket of sets and cloud size."""
+
+
+@untuned
 def draw_many(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, index: Array, way: Way
 ) -> tuple[Array, Array, Array]:
@@ -85,7 +87,7 @@ def draw_many(
 
         def one(x: Array, precision: Array | None, key: Key) -> tuple[Array, Array, Array]:
             own = PaddedSets(x, sizes, number, precision, others)
-            u, info = _draw(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
+            u, info = _cloud(ensemble, asked, own, grid, jax.random.fold_in(key, index), way)
             return u, info.converged, info.diverged
 
         return jax.vmap(one)(*rows)
@@ -119,7 +121,7 @@ def draw_clouds(
     return [jax.tree.map(lambda v, i=i: np.asarray(v)[i], made) for i in range(len(keys))]
 
 
-@eqx.filter_jit
+@untuned
 def _side_by_side(
     ensemble: ScoreEnsemble, asked: Asked, padded: PaddedSets, grid: Level, keys: Array, way: Way
 ) -> tuple[Array, Info]:
@@ -129,7 +131,7 @@ def _side_by_side(
         ensemble, asked, padded, grid = same
 
         def one(key: Key) -> tuple[Cloud, Info]:
-            return _draw(ensemble, asked, padded, grid, key, way)
+            return _cloud(ensemble, asked, padded, grid, key, way)
 
         return jax.lax.map(one, keys) if jax.default_backend() == "cpu" else jax.vmap(one)(keys)
 

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scorefold.types import QUICKLY, Array, Callable, Cloud, Float
+from scorefold.types import QUICKLY, UNTUNED, Array, Callable, Cloud, Float
 
 IMPOSSIBLE = -1e30
 """ℓ where it is -∞ or no number."""
@@ -59,7 +59,7 @@ def program(function: Callable[..., Any], quickly: bool = True, static_argnums: 
             return function(*parts)  # a part of another program
         with one_at_a_time:  # until it has begun to run
             if not compiled:
-                options = ON_CORES if quickly and jax.default_backend() == "cpu" else None
+                options = ON_CORES if quickly and jax.default_backend() == "cpu" else UNTUNED
                 compiled.append(jax.jit(function, compiler_options=options, static_argnums=static_argnums))
             return compiled[0](*parts)
 

@@ -13,6 +13,7 @@ seen, and subtracted. (The cross-fitting is that of "Double/debiased machine lea
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -24,7 +25,7 @@ from scorefold.noise import Level
 from scorefold.score.network import ScoreModel, ScoreNetwork
 from scorefold.train.rows import few_at_a_time
 from scorefold.train.training_set import Cases, TrainingSet, thinned
-from scorefold.types import Array, Cloud, Float, Key, Scalar, Theta, new_key
+from scorefold.types import UNTUNED, Array, Cloud, Float, Key, Scalar, Theta, new_key
 
 CORRECTED_LEVELS = 21
 
@@ -135,7 +136,7 @@ def _sums(
     return jax.tree.map(lambda a, b: jnp.sum(a + b, axis=0), *both)
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=UNTUNED)
 def _over_levels(
     models: ScoreModel, judge: ScoreNetwork, cases: Cases, matching: GaussianScore | None, levels: Level, keys: Array
 ) -> _Sums:

@@ -74,7 +74,7 @@ class Beat(NamedTuple):
 
 
 def beats(validation: np.ndarray, limits: Limits, over: np.ndarray) -> Beat:
-    """The beat of every run, from the losses so far (runs, rounds done + 1) and from whether it was given up (runs,): 1 or 0."""
+    """The beat of every run, from the losses so far (runs, rounds done + 1) and whether it was given up (runs,), 1 or 0."""
     done = validation.shape[1] - 1
     began, ended = np.array([_fall(own, limits) for own in validation]).T
     first, last = (np.clip((ended - at) / np.maximum(ended - began, 1), 0.0, 1.0) for at in (done, done + 1))

@@ -19,7 +19,7 @@ import optax
 from scorefold.train.rows import device_count, over_devices
 from scorefold.train.schedule import Beat
 from scorefold.train.training import Pace
-from scorefold.types import QUICKLY, Array, Float, Int, Key, Scalar, on_cores
+from scorefold.types import QUICKLY, UNTUNED, Array, Float, Int, Key, Scalar, on_cores
 
 WARM_UP = 100
 """Steps in which the learning rate rises."""
@@ -100,7 +100,7 @@ def untrained(objective: Objective, keys: Array) -> Run:
     return jax.vmap(one)(jax.random.wrap_key_data(keys))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=UNTUNED)
 def advance(
     setup: Setup, order: Order, runs: Run, fixed: Any, cases: Any, number: Int[Array, ""]
 ) -> tuple[Run, Float[Array, " runs"]]:
@@ -142,7 +142,7 @@ def _descend(setup: Setup, rate: Scalar, decay: Scalar, run: Run, grads: Any) ->
     return run._replace(step=run.step + 1, skipped=run.skipped + ~finite)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0, compiler_options=UNTUNED)
 def validate(
     setup: Setup, unseen: Int[Array, "runs rows"], roots: Array, runs: Run, fixed: Any, cases: Any
 ) -> tuple[Run, Float[Array, " runs"]]:

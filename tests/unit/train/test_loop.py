@@ -92,6 +92,7 @@ def test_runs_are_the_same_however_many_cores_share_them(cores, monkeypatch):
     np.testing.assert_array_equal(history.train, alone[1].train)
 
 
+@pytest.mark.false_failure(1e-6, "300 weights fitted to the noise of 400 cases")
 def test_what_learns_nothing_ends_after_its_trial():
     """The slope's noise is all there is to learn, and the weights begin at the answer."""
 
