@@ -4,10 +4,11 @@
     python benchmarks/speed.py --parts compile fit --methods nle
     python benchmarks/speed.py --parts draws --n 30 --draws 100000    # as on an accelerator
     python benchmarks/speed.py --picture speed.jsonl time_against_n.png
+    python benchmarks/speed.py --parts sbi --methods nle --tasks two_moons     # where networks have to learn
     python benchmarks/speed.py --rules diffused damped --n 1 10 100 1000   # a table: 1,000 draws by rule, and peak memory
 
-The gaussian task. Every line is a process of its own. Seconds are of CPU time (`cpu_s`) and by the clock (`wall_s`); on a busy
-machine the first are the ones to compare, and ratios of one run are better still:
+The gaussian task, unless others are named. Every line is a process of its own. Seconds are of CPU time (`cpu_s`) and by the
+clock (`wall_s`); on a busy machine the first are the ones to compare, and ratios of one run are better still:
 
 - peak: products of 1,024 × 1,024 matrices, GFLOP/s.
 - compile: programs compiled in a first fit and in the first draws, with the CPU seconds of it: first call less a second one.
@@ -51,13 +52,13 @@ def clocked(what: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     return made, {"cpu_s": round(cpu, 2), "wall_s": round(time.perf_counter() - started, 2)}
 
 
-def simulated(budget: int) -> tuple[Any, Any]:
+def simulated(chosen: argparse.Namespace) -> tuple[Any, Any]:
     """The task, and so many simulations."""
     from scorefold import tasks
     from scorefold.simulation.simulate import simulate
 
-    task = tasks.get("gaussian")
-    return task, simulate(task.prior, task.simulator, budget)
+    task = tasks.get(chosen.tasks[0])
+    return task, simulate(task.prior, task.simulator, chosen.budget)
 
 
 def method_of(name: str, steps: int | None = None) -> Any:
@@ -91,7 +92,7 @@ def compile_(chosen: argparse.Namespace) -> dict[str, Any]:
 
     import scorefold as sf
 
-    task, sims = simulated(chosen.budget)
+    task, sims = simulated(chosen)
     _, x_obs = task.observe(30, seed=1)
     programs: list[str] = []
 
@@ -128,7 +129,7 @@ def fit(chosen: argparse.Namespace) -> dict[str, Any]:
 
     if chosen.cache:
         sf.cache(chosen.cache)
-    _, sims = simulated(chosen.budget)
+    _, sims = simulated(chosen)
     posterior, first = clocked(lambda: sf.fit(sims, chosen.method))
     line: dict[str, Any] = {"first": first, "cached": bool(chosen.cache)}
     if not chosen.cache:
@@ -159,7 +160,7 @@ def draws(chosen: argparse.Namespace) -> dict[str, Any]:
     """Draws, twice."""
     import scorefold as sf
 
-    task, sims = simulated(chosen.budget)
+    task, sims = simulated(chosen)
     posterior = sf.fit(sims, method_of(chosen.method, BRIEF))
     _, x_obs = task.observe(chosen.n[0], seed=1)
     _, first = clocked(lambda: posterior.sample(x_obs, chosen.draws))
@@ -173,7 +174,7 @@ def refine(chosen: argparse.Namespace) -> dict[str, Any]:
     """A refinement beside the fit it starts from."""
     import scorefold as sf
 
-    task, sims = simulated(chosen.budget)
+    task, sims = simulated(chosen)
     posterior, fitted = clocked(lambda: sf.fit(sims, chosen.method))
     _, x_obs = task.observe(30, seed=1)
     _, refined = clocked(lambda: posterior.refine(x_obs, task.simulator, budget=2_000))
@@ -189,7 +190,7 @@ def sbi(chosen: argparse.Namespace) -> dict[str, Any]:
 
     if not PEERS.exists():
         return {"skipped": "there is no environment .peers with sbi"}
-    task, sims = simulated(chosen.budget)
+    task, sims = simulated(chosen)
     x_obs = {n: task.observe(n, seed=1)[1] for n in (1, 30)}
     reference = {n: task.reference(x, 1_000, 0) for n, x in x_obs.items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -208,7 +209,8 @@ def sbi(chosen: argparse.Namespace) -> dict[str, Any]:
     ours = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in ("train_s", "next_process_s"):
-            line = in_a_process("fit", chosen.method, chosen.limit, "--budget", str(chosen.budget), "--cache", folder)
+            more = ("--budget", str(chosen.budget), "--tasks", *chosen.tasks, "--cache", folder)
+            line = in_a_process("fit", chosen.method, chosen.limit, *more)
             ours[name] = line["first"]["wall_s"] if "first" in line else None
     posterior = sf.fit(sims, chosen.method)
     for n, x in wanted.items():
@@ -250,7 +252,8 @@ def everything(chosen: argparse.Namespace) -> None:
             continue
         for method in chosen.methods:
             if part == "sbi":
-                say(in_a_process(part, method, chosen.limit + SBI_LIMIT, *budget))
+                for task in chosen.tasks:
+                    say(in_a_process(part, method, chosen.limit + SBI_LIMIT, *budget, "--tasks", task))
                 continue
             if method not in METHODS:
                 continue
@@ -303,7 +306,7 @@ def picture(source: Path, target: Path) -> None:
         points = sorted((line["n"], line["second"]["wall_s"]) for line in lines if line.get("method") == method and _drew(line))
         axes.plot(*zip(*points, strict=True), marker="o", label=method) if points else None
     for line in lines:
-        if line["part"] == "sbi" and "draw_s_30" in line.get("sbi", {}):
+        if line["part"] == "sbi" and line["task"] == "gaussian" and "draw_s_30" in line.get("sbi", {}):
             drawn = [line["sbi"][f"draw_s_{n}"] for n in (1, 30)]
             axes.plot([1, 30], drawn, marker="s", label=f"sbi, {line['method'].removeprefix('f-').upper()}")
     axes.set(xscale="log", yscale="log", xlabel="observations n", ylabel="seconds for 1,000 draws, second call")
@@ -316,7 +319,7 @@ def by_rule(rule: str, n: int) -> None:
     import scorefold as sf
 
     method = replace(method_of("pf-npse", BRIEF), rule=rule, sampler=sf.samplers.SelfTuned())
-    task, sims = simulated(2_000)
+    task, sims = simulated(argparse.Namespace(tasks=["gaussian"], budget=2_000))
     posterior = sf.fit(sims, method)
     _, x_obs = task.observe(n, seed=1)
     first, second = posterior.sample(x_obs).seconds, float("nan")
@@ -342,6 +345,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--methods", nargs="+", choices=OF_SBI, default=METHODS)
+    parser.add_argument("--tasks", nargs="+", default=["gaussian"], help="several for sbi; other parts take the first")
     parser.add_argument("--n", nargs="+", type=int, default=[1, 30, 300, 1_000, 10_000])
     parser.add_argument("--draws", type=int, default=1_000)
     parser.add_argument("--budget", type=int, default=10_000, help="simulations to fit to")
@@ -360,7 +364,8 @@ def main() -> None:
         if chosen.here == "rule":
             return by_rule(chosen.rules[0], chosen.n[0])
         chosen.method = chosen.methods[0]
-        print(json.dumps({"part": chosen.here, "method": chosen.method, "budget": chosen.budget, **RUN[chosen.here](chosen)}))
+        about = {"part": chosen.here, "method": chosen.method, "task": chosen.tasks[0], "budget": chosen.budget}
+        print(json.dumps({**about, **RUN[chosen.here](chosen)}))
         return None
     return table(chosen) if chosen.rules else everything(chosen)
 

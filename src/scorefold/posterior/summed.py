@@ -6,7 +6,6 @@ does not grow with n and a new n does not recompile. On an accelerator the cloud
 data sets move side by side; cores gain nothing by that.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +53,7 @@ from scorefold.sample.variational import LARGEST_TAIL_SHAPE, VariationalInfo, va
 from scorefold.score.local_mean import LocalMean
 from scorefold.train.rows import bucket
 from scorefold.train.training import History
-from scorefold.types import Cloud, Float, Key, draw_key, draw_keys
+from scorefold.types import Cloud, Float, Key, cores, draw_key, draw_keys
 
 SummedInfo = TemperedInfo | NutsInfo | VariationalInfo
 
@@ -249,7 +248,7 @@ class SummedPosterior(Posterior):
             return None
         some = np.random.default_rng(0).standard_normal((self._judged(len(x)), self.prior.dim))
         clouds, different = clouds_for(draws, self.prior.dim), len(np.unique(x, axis=0))
-        one_after_the_other = -(-clouds.number // (os.cpu_count() or 1))
+        one_after_the_other = -(-clouds.number // cores())
         climbs = CLIMBERS * (STEPS_UP + LAST_STEPS_UP)
         gradients = one_after_the_other * (EVALUATIONS * clouds.size + climbs) / bucket(len(some))
         least = gradients if different < MANY else (gradients * SOME + draws / bucket(len(some)) * different) / different
