@@ -1,4 +1,4 @@
-"""The shape vocabulary.
+"""The shape vocabulary, random keys, and how JAX is to compute: how precisely, compiled how well, on which cores.
 
 Axis names: `draws` posterior draws, `obs` observations, `sets` sets of observations, `set` observations
 within one set, `dim` parameters, `x` the features of one observation, `cases` training cases, `levels`
