@@ -17,7 +17,7 @@ from typing import Any
 
 from scorefold.errors import ScorefoldError
 
-SHORTEST_COMPILATION = 0.2
+SHORTEST_COMPILATION = 0.02
 """Seconds; what compiles faster is not kept."""
 LOCK_SECONDS = 10.0
 """Another process that holds the lock for longer is not waited for."""
