@@ -24,7 +24,7 @@ from scorefold.score.standardize import Standardize
 from scorefold.types import Array, Cloud, Float, Int
 
 SETS_EMBEDDED_TOGETHER = 8
-DRAWS_TIMES_SETS, ON_ACCELERATORS = 8 * 1024, 32 * 1024
+DRAWS_TIMES_SETS, DRAWS_TIMES_SETS_ON_ACCELERATORS = 8 * 1024, 32 * 1024
 """Draws × sets computed together."""
 
 
@@ -145,7 +145,8 @@ class EnsembleSets(SetScores):
 
     def at_once(self, draws: int) -> int:
         """Sets in a chunk."""
-        return max(1, (DRAWS_TIMES_SETS if jax.default_backend() == "cpu" else ON_ACCELERATORS) // draws)
+        together = DRAWS_TIMES_SETS if jax.default_backend() == "cpu" else DRAWS_TIMES_SETS_ON_ACCELERATORS
+        return max(1, together // draws)
 
     def with_precision(self, precision: Float[Array, "sets dim dim"]) -> "EnsembleSets":
         """The same sets, each with a precision of its own."""

@@ -7,7 +7,7 @@ number of steps has to be known beforehand; a limit only makes the fall begin in
 
 Where the network is added to something that is right already, such as a straight line through simulations of a Gaussian, it
 can only learn noise. So a trial of 20 rounds decides whether to go on at all: if the members' losses have risen on average, and
-none of them had fallen by as much as a fiftieth of that rise before, training ends with the best weights there are.
+had not fallen by as much as a fiftieth of that rise before, training ends with the best weights there are.
 
 How much weight decay is right differs: noise that is hard to learn from few cases wants much, a narrow posterior that depends
 on the observations in a complicated way little. Unless it is given, members begin with one of two values in turn. After the

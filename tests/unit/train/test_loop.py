@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from scorefold import types
 from scorefold.errors import ScorefoldError
 from scorefold.train import loop, schedule
 from scorefold.train.loop import train
@@ -81,9 +82,11 @@ def test_the_seed_decides():
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_runs_are_the_same_however_many_cores_share_them(cores, monkeypatch):
     """Rounds of several runs are done out of step; none sees what cores there are, nor how long its training was."""
-    monkeypatch.setattr(loop, "cores", lambda: 1)
+    for module in (loop, types):
+        monkeypatch.setattr(module, "cores", lambda: 1)
     alone = trained()
-    monkeypatch.setattr(loop, "cores", lambda: cores)
+    for module in (loop, types):
+        monkeypatch.setattr(module, "cores", lambda: cores)
     before = loop.advance._cache_size(), loop.validate._cache_size()
     network, history = trained()
     assert (loop.advance._cache_size(), loop.validate._cache_size()) == before, "nothing was compiled for it"
